@@ -13,6 +13,7 @@
 #include "lib/train/init.h"
 #include "lib/train/restore.h"
 #include "lib/train/save.h"
+#include "lib/train/ties.h"
 #include "lib/train/wholes.h"
 
 enum { STEPS = 3, GLOBAL = 4, LENGTH = 11 };
@@ -175,13 +176,13 @@ static int run_training(const struct job *job, const struct backend *ops,
         saver_open(&s, &t, job->c, world, err) < 0 ||
         saver_begin(s, path, "{}", err) < 0 || saver_finish(s, err) < 0 ||
         run_steps(&t, STEPS - 1, STEPS, m, err) < 0 ||
-        take_all(m, &t.parameters, err) < 0 ||
+        take_all(m, &t.stage->parameters, err) < 0 ||
         checkpoint_open(&c, path, &options, err) < 0 ||
         restore_state(&t, c, true, err) < 0)
         goto out;
     t.optimizer.t = STEPS - 1;
     if (run_steps(&t, STEPS - 1, STEPS, m, err) == 0)
-        ret = take_all(m, &t.parameters, err);
+        ret = take_all(m, &t.stage->parameters, err);
 out:
     saver_close(s);
     if (c)
@@ -354,6 +355,7 @@ static int run_store(const struct job *job, const struct backend *ops,
     struct device *device = NULL;
     struct parameters p = { 0 };
     struct gradients g = { 0 };
+    struct ties ties = { 0 };
     int ret = -1;
 
     groups.tensor = groups.sequence = groups.pipe = self;
@@ -361,7 +363,7 @@ static int run_store(const struct job *job, const struct backend *ops,
         program_build(&program, job->c->model, &job->mesh, coord, &options, err) < 0 ||
         parameters_open(&p, job->c, program, ops, device, job->optimizer, owner, err) <
             0 ||
-        parameters_find_shared(&p, self, err) < 0 ||
+        ties_find(&ties, (struct parameters *const[]){ &p }, 1, self, 1, err) < 0 ||
         (job->c->drawn && init_parameters(&p, 5, err) < 0) ||
         gradients_open(&g, &p, &groups, replicas, 3, err) < 0 ||
         wholes_open(&o.wholes, &p, self, 1, err) < 0)
@@ -375,6 +377,7 @@ static int run_store(const struct job *job, const struct backend *ops,
         ret = take_all(m, &p, err);
 out:
     wholes_close(o.wholes);
+    ties_close(&ties);
     gradients_close(&g);
     parameters_close(&p);
     program_free(program);

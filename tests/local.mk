@@ -201,6 +201,7 @@ shell_tests = \
     %D%/pictured.t \
     %D%/train-heads.t \
     %D%/train-references.t \
+    %D%/train-pipelines.t \
     %D%/pp-schedule.t \
     %D%/models.t \
     %D%/examples.t \

@@ -109,6 +109,6 @@ run tp-run program --pass types "$bard"
 ok "nothing is without it" test "$(grep '^total: ' out | cut -d, -f2-)" = "$(cat costs)"
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, types, fuse, lifetimes, chunks" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, split, types, fuse, lifetimes, chunks" "with those that are"
 
 done_testing

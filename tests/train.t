@@ -259,7 +259,6 @@ train --tp 2 --pp 2 --pipeline 1f1b -o 1f1b "$model"
 ok "gpipe and 1f1b have the same bits" same_files gpipe/step-000008 1f1b/step-000008
 pp-partition schedule --pp 2 --micro-batches 4 --schedule gpipe --csv > table.csv
 train --tp 2 --pp 2 --pipeline table.csv -o table "$model"
-pp-partition schedule --pp 2 --micro-batches 4 --schedule zb-h1 --csv > zero.csv
 ok "and pp-partition's file of it" same_files gpipe/step-000008 table/step-000008
 for dp in 1 2 4; do
     train --deterministic --dp "$dp" -o "dp$dp" "$model"
@@ -566,8 +565,6 @@ run train -o none "$data/models/mamba2"
 err_has "family mamba2: 'scan' has no derivative" "and one with scans"
 run train -o none --pipeline "$model/config.json" "$model"
 status_is 3 "a pipeline's file that is none is bad input"
-run train --pp 2 -o none --pipeline zero.csv "$model"
-err_has "gradients of inputs and of weights apart" "and a schedule that parts backward passes is refused"
 run train --eval-every 2 -o none "$model"
 err_has "give --eval-data" "evaluations need data"
 ok "none of these left anything" test ! -e none

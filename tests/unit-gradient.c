@@ -18,7 +18,7 @@
 #include "lib/base/str.h"
 #include "lib/run/launch.h"
 #include "lib/run/runner.h"
-#include "lib/train/gradients.h"
+#include "lib/train/ties.h"
 #include "tests/tap.h"
 
 enum { MOST = 256, SHARED = 1 << 26, SUMS = 4 };
@@ -71,6 +71,7 @@ struct rank {
     struct device *device;
     struct parameters params;
     struct gradients gradients;
+    struct ties ties;
     struct engine *engine;
     struct engine_groups groups;
     int32_t target[MOST];
@@ -139,7 +140,8 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
         parameters_open(&r->params, job->c, r->program, &backend_cpu, r->device,
                         OPTIMIZER_SGD, (struct parameters_owner){ .size = 1 },
                         err) < 0 ||
-        parameters_find_shared(&r->params, r->groups.pipe, err) < 0 ||
+        ties_find(&r->ties, (struct parameters *const[]){ &r->params }, 1,
+                  r->groups.pipe, r->groups.pipe->size, err) < 0 ||
         gradients_open(&r->gradients, &r->params, &r->groups, replicas_of(r), 0, err) <
             0 ||
         engine_open(&r->engine, r->program, &backend_cpu, r->device, r->params.matrix,
@@ -160,6 +162,7 @@ static void close_rank(struct rank *r)
                            r->groups.pipe };
 
     engine_free(r->engine);
+    ties_close(&r->ties);
     gradients_close(&r->gradients);
     parameters_close(&r->params);
     backend_cpu.close(r->device);
@@ -271,7 +274,8 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     int ret = -1;
 
     if (open_rank(&r, job, world, err) < 0 || step(&r, true, &loss, err) < 0 ||
-        gradients_sum(&r.gradients, err) < 0)
+        gradients_sum(&r.gradients, err) < 0 ||
+        ties_sum(&r.ties, (struct gradients *const[]){ &r.gradients }, 1, err) < 0)
         goto out;
     if (loss >= 0)
         job->out->loss = loss;

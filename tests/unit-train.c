@@ -469,6 +469,16 @@ static int all_usable(int *number, int most)
     return most;
 }
 
+static void give_stage(struct parameters *p, struct shared *out)
+{
+    for (int i = 0; i < p->program->nweights; i++) {
+        struct giving g = { p->row[i].weight,
+                            out->x + out->at[p->program->weight[i].tensor] - 1 };
+
+        parameters_runs(p, i, give_run, &g);
+    }
+}
+
 static int run_rank(void *arg, struct comm *world, struct err *err)
 {
     const struct job *job = arg;
@@ -512,13 +522,8 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
         if (world->rank == 0)
             job->out->result[step] = result;
     }
-    for (int i = 0; i < t.program->nweights; i++) {
-        struct giving g = { t.parameters.row[i].weight,
-                            job->out->x + job->out->at[t.program->weight[i].tensor] -
-                                1 };
-
-        parameters_runs(&t.parameters, i, give_run, &g);
-    }
+    for (int k = 0; k < t.nstages; k++)
+        give_stage(&t.stage[k].parameters, job->out);
     trainer_close(&t);
     return 0;
 }

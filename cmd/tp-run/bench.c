@@ -302,9 +302,9 @@ static int measure_training(struct bench *b, struct comm *world, const int32_t *
         if (k == 1 || (k && took < b->c.training.seconds))
             b->c.training.seconds = took;
     }
-    b->c.training.reverse = fold_reverse(t.program, (double)b->tokens);
-    for (int k = 0; k < t.parameters.slots; k++)
-        b->c.training.states += (double)t.parameters.size[k] * sizeof(float);
+    b->c.training.reverse = fold_reverse(t.stage->program, (double)b->tokens);
+    for (int k = 0; k < t.stage->parameters.slots; k++)
+        b->c.training.states += (double)t.stage->parameters.size[k] * sizeof(float);
     trainer_close(&t);
     if (ret == 0)
         ret = bench_largest(world, &b->c.training.seconds, 1, err);

@@ -169,6 +169,9 @@ struct request {
     bool continues;    /* the run's directory has a run, which is resumed */
     bool same_model;   /* a run is resumed with the model that it was begun with */
     struct action_table table;
+    bool has_table; /* it is of a file; else of the order PIPELINE: */
+    enum order order;
+    int chunks;          /* stages of a rank; 0: the order's */
     const char *model;   /* the model to open */
     char *located;       /* the directory of the model, or of the next two */
     const char *weights; /* --weights-from, or NULL */
@@ -217,7 +220,21 @@ static int parse_words(struct request *r, struct err *err)
     return 0;
 }
 
-/* Parses gpipe, 1f1b, or a file of actions. */
+/* --pipeline is no schedule that there is, nor a file. */
+static int refuse_pipeline(const struct request *r, struct err *err)
+{
+    struct str known = { 0 };
+
+    for (int i = 0; i < ORDERS; i++)
+        if (i != ORDER_DUALPIPE)
+            str_addf(&known, "%s, ", order_names[i]);
+    err_set(err, ERR_USAGE, "--pipeline: expected %sor a file, not '%s'",
+            str_text(&known), r->pipeline);
+    str_clear(&known);
+    return -1;
+}
+
+/* Parses the name of a schedule, or a file of actions. */
 static int parse_pipeline(struct request *r, struct err *err)
 {
     char *text = NULL;
@@ -225,26 +242,73 @@ static int parse_pipeline(struct request *r, struct err *err)
     size_t n;
     int ret;
 
-    r->t.pipeline = ORDER_1F1B;
-    if (!r->pipeline || !strcasecmp(r->pipeline, order_names[ORDER_1F1B]))
+    r->order = r->chunks > 1 ? ORDER_INTERLEAVED : ORDER_1F1B;
+    if (!r->pipeline)
         return 0;
-    if (!strcasecmp(r->pipeline, order_names[ORDER_GPIPE])) {
-        r->t.pipeline = ORDER_GPIPE;
-        return 0;
-    }
+    for (int i = 0; i < ORDERS; i++)
+        if (!strcasecmp(r->pipeline, order_names[i])) {
+            r->order = (enum order)i;
+            return i != ORDER_DUALPIPE
+                       ? 0
+                       : err_set(err, ERR_USAGE,
+                                 "--pipeline %s: keeps two copies of the model; "
+                                 "%s has one",
+                                 order_names[i], order_names[ORDER_DUALPIPE_V]);
+        }
     if (fs_find(&found, r->pipeline, err) < 0)
         return -1;
     if (!found)
+        return refuse_pipeline(r, err);
+    if (r->chunks)
         return err_set(err, ERR_USAGE,
-                       "--pipeline: expected gpipe, 1f1b or a file, not '%s'",
-                       r->pipeline);
+                       "--model-chunks %d: not with a file, which says "
+                       "what stages a rank has",
+                       r->chunks);
     if (fs_read_regular(&text, &n, r->pipeline, MOST_TABLE, err) < 0)
         return -1;
     ret = csv_parse(&r->table, r->pipeline, text, n, err);
     free(text);
-    if (ret == 0)
-        r->t.table = &r->table;
+    r->has_table = ret == 0;
     return ret;
+}
+
+/* Finds the stages of the session's ranks. */
+static int find_stages(struct request *r, struct err *err)
+{
+    const struct session *s = r->t.session;
+    const int64_t chunks = r->chunks ? r->chunks : order_chunks(r->order);
+    const int64_t stages =
+        r->has_table ? r->table.stages : s->mesh.size[MESH_PP] * chunks;
+    struct err why;
+
+    if (stages > INT32_MAX)
+        return err_set(err, ERR_USAGE, "--model-chunks %d: too many", r->chunks);
+    if (trainer_staged(&r->t.staged, &s->mesh, s->checkpoint, (int)stages, err) < 0)
+        return -1;
+    if (stages == s->mesh.size[MESH_PP] ||
+        model_check_mesh(s->checkpoint->model, &r->t.staged, &why) == 0)
+        return 0;
+    return err_set(err, ERR_USAGE, "%s: %d stages: %s",
+                   r->pipeline ? r->pipeline : order_names[r->order], (int)stages,
+                   why.text);
+}
+
+/* Makes the table of actions of a replica. */
+static int make_table(struct request *r, struct err *err)
+{
+    const struct train_options *o = &r->t.o;
+    const int pp = r->t.session->mesh.size[MESH_PP];
+    const int share = o->global / (o->micro * replicas_of(r->t.session));
+
+    if (!r->has_table &&
+        order_make(&r->table, r->order, pp, share,
+                   r->chunks ? r->chunks : order_chunks(r->order), err) < 0)
+        return -1;
+    r->t.table = &r->table;
+    return trainer_check_table(&r->table, pp, share, err) < 0
+               ? err_prefix(err, "%s",
+                            r->pipeline ? r->pipeline : order_names[r->order])
+               : 0;
 }
 
 static int check_numbers(const struct request *r, struct err *err)
@@ -838,11 +902,12 @@ static int check_biases(const struct train *t, struct err *err)
     const struct program_options reverse = options_of(t);
     bool found = false;
 
-    for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
+    for (int i = 0; i < t->staged.size[MESH_PP]; i++) {
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
         struct program *p;
 
-        if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        if (program_build(&p, s->checkpoint->model, &t->staged, coord, &reverse, err) <
+            0)
             return -1;
         for (int k = p->nforward; k < p->ninsts; k++)
             found |= p->inst[k].op == OP_ROUTER_LOAD;
@@ -863,7 +928,7 @@ static int check_program(const struct train *t, struct err *err)
     struct program *p;
     int ret;
 
-    if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+    if (program_build(&p, s->checkpoint->model, &t->staged, coord, &reverse, err) < 0)
         return -1;
     ret = reverse_check_model(p, err);
     program_free(p);
@@ -963,18 +1028,20 @@ static int print_plan(const struct request *r, struct err *err)
     char size[32];
 
     reverse.recompute = o->recompute;
+    reverse.split = trainer_splits(t->table);
     printf("layout:   ");
     for (int a = 0; a < MESH_NAXES; a++)
         if (s->mesh.size[a] > 1 || a == MESH_TP)
             printf(" %s %d", mesh_axis_names[a], s->mesh.size[a]);
     printf("; %d ranks of %d threads, backend %s\n", s->mesh.nranks, s->machine.threads,
            s->machine.ops->name);
-    for (int i = 0; i < s->mesh.size[MESH_PP]; i++) {
+    for (int i = 0; i < t->staged.size[MESH_PP]; i++) {
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
         uint64_t all = 0, n = 0, bytes, device, host;
         struct program *p;
 
-        if (program_build(&p, s->checkpoint->model, &s->mesh, coord, &reverse, err) < 0)
+        if (program_build(&p, s->checkpoint->model, &t->staged, coord, &reverse, err) <
+            0)
             return -1;
         for (int k = 0; k < p->nweights; k++) {
             uint64_t some = p->weight[k].rows * p->weight[k].cols;
@@ -988,6 +1055,8 @@ static int print_plan(const struct request *r, struct err *err)
         count_bytes(t, p, &device, &host);
         program_free(p);
         printf("stage %d:   %" PRIu64 " weights a rank", i, all);
+        if (t->table->stages > t->table->ranks)
+            printf(" (of those at %d of %d)", t->table->rank_of[i], t->table->ranks);
         if (n < all)
             printf(", %" PRIu64 " trained", n);
         printf("; %s for %s%s", str_human(size, device), n < all ? "these" : "them",
@@ -1107,7 +1176,7 @@ static int derive_global(struct request *r, struct err *err)
     const struct setting *set = r->t.setting;
     int dp = replicas_of(r->t.session);
     bool alone = set[S_MICRO].given && !set[S_GLOBAL].given && !r->continues &&
-                 !r->t.forked && !r->t.table;
+                 !r->t.forked && !r->has_table;
     int number = r->micro_batches ? r->micro_batches : alone ? 1 : 0;
     int64_t global = (int64_t)o->micro * dp * number;
 
@@ -1149,10 +1218,7 @@ static int check_shares(struct request *r, struct err *err)
                        ", which is --micro-batch %d times %s %d",
                        o->global, share, o->micro, replicas_name(r->t.session),
                        replicas);
-    if (r->t.table && trainer_check_table(r->t.table, r->t.session->mesh.size[MESH_PP],
-                                          (int)(o->global / share), err) < 0)
-        return err_prefix(err, "%s", r->pipeline);
-    return 0;
+    return make_table(r, err);
 }
 
 /* A run that goes on may end at another step, but not before where it is; and its rate
@@ -1224,7 +1290,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
         return err_set(err, ERR_USAGE, "--resize-zero: give --resize-vocab as well");
     opt->weights = t->o.frozen;
     opt->moments = r->from != NULL;
-    if (session_open(t->session, cmd, opt, r->model, err) < 0)
+    if (session_open(t->session, cmd, opt, r->model, err) < 0 ||
+        find_stages(r, err) < 0)
         return -1;
     if (opt->draw && t->session->checkpoint->sharded)
         return err_set(err, ERR_USAGE, "--init: %s has been cut; give its original",
@@ -1365,6 +1432,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_CHOICE, '\0', "offload", &o->offload, "WHAT", NULL, offloads, NULL },
         { OPT_COUNT, '\0', "hsdp", &o->hsdp, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "pipeline", &r.pipeline, "HOW", NULL, NULL, NULL },
+        { OPT_COUNT, '\0', "model-chunks", &r.chunks, "N", NULL, NULL, NULL },
         { OPT_STRING, '\0', "schedule", &r.pipeline, "HOW", NULL, NULL, NULL },
         { OPT_STRING, 'o', "output", &out, "RUN",
           "the run's directory: checkpoints and log", NULL, NULL },

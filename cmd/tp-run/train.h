@@ -142,8 +142,8 @@ struct train {
     struct train_options o;
     struct setting *setting;
     size_t nsettings;
-    const struct action_table *table; /* of --pipeline FILE; or NULL */
-    enum order pipeline;
+    const struct action_table *table;    /* of the pipeline's actions */
+    struct mesh staged;                  /* the session's, with a rank for each stage */
     struct data *data, *eval;            /* eval: --eval-data, or NULL */
     uint64_t held;                       /* number of samples for evaluation */
     char *dir;                           /* of the run; NULL: nothing is saved */

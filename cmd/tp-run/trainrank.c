@@ -431,7 +431,7 @@ static double count_bytes(const struct trainer *t)
 
 static void say_divided(const struct work *w)
 {
-    const int n = wholes_divided(w->trainer.optimizer.wholes);
+    const int n = trainer_divided(&w->trainer);
 
     if (n && w->world->rank == 0 && !w->t->session->opt.quiet)
         cmd_warn(
@@ -454,7 +454,6 @@ static int open_work(struct work *w, struct err *err)
         .source = train_source_most(t),
         .micro_batch = o->micro,
         .global = o->global,
-        .order = t->pipeline,
         .table = t->table,
         .deterministic = o->deterministic,
         .recompute = o->recompute,

@@ -6,6 +6,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/comm-shm.c \
     %D%/comm-tcp.c %D%/tcp-address.c %D%/tcp-address.h %D%/tcp-meet.c %D%/tcp-peers.c %D%/tcp-peers.h %D%/tcp.h \
     %D%/comm.c %D%/comm.h \
+    %D%/flows.c %D%/flows.h \
     %D%/hello.c %D%/hello.h \
     %D%/meet.c \
     %D%/pairwise.c %D%/pairwise.h \

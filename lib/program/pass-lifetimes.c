@@ -49,6 +49,6 @@ int pass_lifetimes(struct builder *b)
     for (int i = 0; i < p->nexports; i++)
         p->value[p->export[i]].last = p->ninsts;
     for (int i = 0; i < p->nimports && p->back_export; i++)
-        p->value[p->back_export[i]].last = p->ninsts;
+        p->value[p->back_export[i]].last = p->nsplit;
     return 0;
 }

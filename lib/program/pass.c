@@ -6,12 +6,19 @@
 #include "lib/base/str.h"
 
 const struct pass pass_all[] = {
-    { "adapters", pass_adapters },   { "unused", pass_unused },
-    { "boundary", pass_boundary },   { "order", pass_order },
-    { "weights", pass_weights },     { "reverse", pass_reverse },
-    { "recompute", pass_recompute }, { "types", pass_types },
-    { "fuse", pass_fuse },           { "lifetimes", pass_lifetimes },
-    { "chunks", pass_chunks },       { .name = NULL },
+    { "adapters", pass_adapters },
+    { "unused", pass_unused },
+    { "boundary", pass_boundary },
+    { "order", pass_order },
+    { "weights", pass_weights },
+    { "reverse", pass_reverse },
+    { "recompute", pass_recompute },
+    { "split", pass_split },
+    { "types", pass_types },
+    { "fuse", pass_fuse },
+    { "lifetimes", pass_lifetimes },
+    { "chunks", pass_chunks },
+    { .name = NULL },
 };
 
 static int check_name(const char *name, struct err *err)
@@ -45,5 +52,7 @@ int pass_run(struct builder *b)
     }
     if (!b->p->nforward) /* stopped before the reverse, which sets it */
         b->p->nforward = b->p->ninsts;
+    if (!b->p->nsplit) /* or before it is divided */
+        b->p->nsplit = b->p->ninsts;
     return 0;
 }

@@ -322,7 +322,9 @@ struct program {
     int noutputs;
     int *import, nimports; /* values received from the previous stage, in this order */
     int *export, nexports; /* values sent to the next stage, in the order that it has */
-    int nforward;          /* number of instructions before those of the reverse */
+    int nforward;          /* number of instructions before those of the reverse, */
+    int nsplit; /* and of those before its second part, which makes the gradients of
+                   weights (pass-split.c); .ninsts: it has one part */
     /* Instructions [first, end) that are run for a chunk of rows at a time; those of
      * the reverse begin with the others again (pass-chunks.c).  0: none. */
     struct program_chunk {
@@ -404,6 +406,7 @@ struct program_options {
     const char *pass; /* the last pass that runs (pass.h), to print what it leaves;
                          NULL: all of them, without which a program cannot be run */
     struct recompute_plan recompute; /* with .reverse: what is computed again there */
+    bool split;                      /* with .reverse: it has two parts */
     bool balance;   /* with TAIL_NLL: a second output "balance", the balance loss of the
                        experts and the router's z-loss, is a term of the loss, too */
     bool loads;     /* with .reverse: the bias of a route() counts, as its gradient, the

@@ -193,10 +193,10 @@ static bool reads_weights(const struct program *p, const struct inst *inst)
 void units_reads(struct unit_stays *s, const struct units *u, const struct program *p,
                  const struct unit_images *m)
 {
-    const int border[] = { 0, p->nforward, p->ninsts };
+    const int border[] = { 0, p->nforward, p->nsplit, p->ninsts };
 
-    *s = (struct unit_stays){ .v = xcalloc(2 * (size_t)u->n + 1, sizeof(*s->v)) };
-    for (int k = 0; k < 2; k++) {
+    *s = (struct unit_stays){ .v = xcalloc(3 * (size_t)u->n + 1, sizeof(*s->v)) };
+    for (int k = 0; k < 3; k++) {
         struct unit_stay *span = spans_new(u);
 
         for (int i = border[k]; i < border[k + 1]; i++) {
@@ -206,7 +206,7 @@ void units_reads(struct unit_stays *s, const struct units *u, const struct progr
             need(span, u, p, i, p->inst[i].weight2);
             /* a chunk of the reverse begins with the logits again */
             for (int f = p->forward_chunk.first;
-                 k == 1 && i == p->reverse_chunk.first && f < p->forward_chunk.end; f++)
+                 k > 0 && i == p->reverse_chunk.first && f < p->forward_chunk.end; f++)
                 need(span, u, p, i, p->inst[f].weight);
         }
         add_spans(s, u, span, true);

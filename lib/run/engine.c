@@ -1062,7 +1062,7 @@ int engine_forward(struct engine *e, const struct segment *segment, size_t n,
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
 
-int engine_reverse(struct engine *e, struct err *err)
+int engine_reverse_inputs(struct engine *e, struct err *err)
 {
     const struct program *p = e->p;
 
@@ -1070,14 +1070,32 @@ int engine_reverse(struct engine *e, struct err *err)
         if (link_receive(&e->link, e->pipe, address(e, p->back_import[i]),
                          bytes_of(e, p->back_import[i]), e->pipe->rank + 1, err) < 0)
             return -1;
-    if (run_some(e, p->nforward, p->ninsts, err) < 0)
+    if (run_some(e, p->nforward, p->nsplit, err) < 0)
         return -1;
-    tell_part(e, p->ninsts);
+    if (p->nsplit == p->ninsts)
+        tell_part(e, p->ninsts);
     for (int i = 0; i < p->nimports; i++)
         if (link_send(&e->link, e->pipe, address(e, p->back_export[i]),
                       bytes_of(e, p->back_export[i]), e->pipe->rank - 1, err) < 0)
             return -1;
     return 0;
+}
+
+int engine_reverse_weights(struct engine *e, struct err *err)
+{
+    const struct program *p = e->p;
+
+    if (p->nsplit == p->ninsts)
+        return 0;
+    if (run_some(e, p->nsplit, p->ninsts, err) < 0)
+        return -1;
+    tell_part(e, p->ninsts);
+    return 0;
+}
+
+int engine_reverse(struct engine *e, struct err *err)
+{
+    return engine_reverse_inputs(e, err) < 0 ? -1 : engine_reverse_weights(e, err);
 }
 
 int engine_step(struct engine *e, const struct segment *segment, size_t n,

@@ -127,6 +127,10 @@ MUST_CHECK int engine_step(struct engine *e, const struct segment *segment, size
 MUST_CHECK int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                               struct err *err);
 MUST_CHECK int engine_reverse(struct engine *e, struct err *err);
+/* The same in two parts, if the program has them (program.nsplit): the gradients of
+ * what the step received, which are sent; and those of weights. */
+MUST_CHECK int engine_reverse_inputs(struct engine *e, struct err *err);
+MUST_CHECK int engine_reverse_weights(struct engine *e, struct err *err);
 /* Ends SEQUENCE and frees its blocks of the KV cache. */
 void engine_forget(struct engine *e, size_t sequence);
 /* Can sequences share the cached rows with which they begin: does what a row caches

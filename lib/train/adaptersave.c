@@ -25,8 +25,9 @@ struct entry {
     size_t index;
     bool saved; /* the latter */
     enum adapter_part part;
-    int slot;   /* -1: the part itself */
-    int weight; /* of this rank's program; -1: on another stage */
+    int slot;             /* -1: the part itself */
+    struct parameters *p; /* that have it; NULL: other ranks' alone */
+    int weight;           /* of them */
     uint64_t shape[MODEL_MAX_DIMS], n, offset; /* of what is written, */
     int ndim;
     enum manifest_form form;
@@ -56,7 +57,7 @@ struct adaptersave {
 
 bool adaptersave_applies(const struct trainer *t)
 {
-    const struct model *m = t->program->model;
+    const struct model *m = t->stage->program->model;
 
     for (size_t i = 0; i < m->nadapters; i++)
         if (m->adapter[i].trained)
@@ -66,39 +67,46 @@ bool adaptersave_applies(const struct trainer *t)
 
 /* ---- opening ---- */
 
-static int find_weight(const struct program *p, size_t index, enum adapter_part part)
+/* Is weight W that of E? */
+static bool is_of(const struct weight *w, const struct entry *e)
 {
-    for (int i = 0; i < p->nweights; i++)
-        if (p->weight[i].adapter == (int)index + 1 && p->weight[i].part == part)
-            return i;
-    return -1;
+    return e->saved ? !w->adapter && w->tensor == e->index
+                    : w->adapter == (int)e->index + 1 && w->part == e->part;
 }
 
-static int find_saved(const struct program *p, size_t index)
+/* Finds the weight of E: of several stages of this rank that have it, the first's. */
+static void find_weight(const struct trainer *t, struct entry *e)
 {
-    for (int i = 0; i < p->nweights; i++)
-        if (!p->weight[i].adapter && p->weight[i].tensor == index)
-            return i;
-    return -1;
+    for (int k = 0; k < t->nstages && !e->p; k++) {
+        const struct program *p = t->stage[k].program;
+
+        for (int i = 0; i < p->nweights && !e->p; i++)
+            if (is_of(&p->weight[i], e)) {
+                e->p = &t->stage[k].parameters;
+                e->weight = i;
+            }
+    }
 }
 
 /* Adds E, of the axes AXIS, which is called NAME, or SLOT of it. */
 static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
                     const struct axis *const *axis, bool matrix)
 {
-    const struct optimizer_slot *of = slot < 0 ? NULL : &b->t->parameters.form[slot];
+    const struct parameters *store = &b->t->stage->parameters;
+    const struct optimizer_slot *of = slot < 0 ? NULL : &store->form[slot];
     const int ndim = e.ndim;
 
     if (of && (matrix ? of->matrix : of->other) == SLOT_NONE) {
         free(name);
         return;
     }
-    e.form = of ? b->t->parameters.state[slot].form : MANIFEST_LIKE;
+    find_weight(b->t, &e);
+    e.form = of ? store->state[slot].form : MANIFEST_LIKE;
     e.cols = ndim ? axis[ndim - 1]->size : 1;
     e.ndim = 0;
     e.slot = slot;
-    e.name = slot < 0 ? xstrdup(name)
-                      : str_dupf("%s.%s", name, b->t->parameters.state[slot].role);
+    e.name =
+        slot < 0 ? xstrdup(name) : str_dupf("%s.%s", name, store->state[slot].role);
     e.n = 1;
     for (int k = 0; k < ndim; k++) {
         if (k == manifest_lacks(e.form, ndim))
@@ -112,14 +120,12 @@ static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
 
 static void add_saved(struct adaptersave *b, size_t index, int slot)
 {
-    const struct model *m = b->t->program->model;
+    const struct model *m = b->c->model;
 
     if (!m->tensor[index].frozen)
         add_one(b,
-                (struct entry){ .saved = true,
-                                .index = index,
-                                .weight = find_saved(b->t->program, index),
-                                .ndim = m->tensor[index].ndim },
+                (struct entry){
+                    .saved = true, .index = index, .ndim = m->tensor[index].ndim },
                 adapter_saved_dup(m, index), slot,
                 (const struct axis *const *)m->tensor[index].axis,
                 b->matrix[ADAPTER_NORM * m->nadapters + index] > 0);
@@ -128,15 +134,11 @@ static void add_saved(struct adaptersave *b, size_t index, int slot)
 static void add_entry(struct adaptersave *b, size_t index, enum adapter_part part,
                       int slot)
 {
-    const struct model *m = b->t->program->model;
+    const struct model *m = b->c->model;
     const struct axis *axis[2];
     int ndim = model_adapter_axes(m, index, part, axis);
 
-    add_one(b,
-            (struct entry){ .index = index,
-                            .part = part,
-                            .weight = find_weight(b->t->program, index, part),
-                            .ndim = ndim },
+    add_one(b, (struct entry){ .index = index, .part = part, .ndim = ndim },
             adapter_tensor_dup(m, index, part), slot, axis,
             b->matrix[ADAPTER_NORM * index + part] > 0);
 }
@@ -144,19 +146,22 @@ static void add_entry(struct adaptersave *b, size_t index, enum adapter_part par
 /* Finds what is a matrix to the optimizer, also on other stages. */
 static int find_matrices(struct adaptersave *b, struct err *err)
 {
-    const struct program *p = b->t->program;
-    const size_t parts = ADAPTER_NORM * p->model->nadapters;
-    const size_t n = parts + p->model->ntensors;
+    const struct model *m = b->c->model;
+    const size_t parts = ADAPTER_NORM * m->nadapters, n = parts + m->ntensors;
 
     b->matrix = xcalloc(n + 1, sizeof(*b->matrix));
-    for (int i = 0; i < p->nweights; i++) {
-        const struct weight *w = &p->weight[i];
-        size_t at = w->adapter
-                        ? ADAPTER_NORM * ((size_t)w->adapter - 1) + (size_t)w->part
-                        : parts + w->tensor;
+    for (int k = 0; k < b->t->nstages; k++) {
+        const struct parameters *store = &b->t->stage[k].parameters;
 
-        if (b->t->parameters.row[i].trained && b->t->parameters.row[i].matrix)
-            b->matrix[at] = 1;
+        for (int i = 0; i < store->program->nweights; i++) {
+            const struct weight *w = &store->program->weight[i];
+            size_t at = w->adapter
+                            ? ADAPTER_NORM * ((size_t)w->adapter - 1) + (size_t)w->part
+                            : parts + w->tensor;
+
+            if (store->row[i].trained && store->row[i].matrix)
+                b->matrix[at] = 1;
+        }
     }
     return comm_run(b->world, comm_all_reduce_f64(b->matrix, n), err);
 }
@@ -164,9 +169,9 @@ static int find_matrices(struct adaptersave *b, struct err *err)
 int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpoint *c,
                      struct comm *world, struct err *err)
 {
-    const struct model *m = t->program->model;
+    const struct model *m = c->model;
     struct adaptersave *b = xcalloc(1, sizeof(*b));
-    int slots = t->parameters.slots, ret;
+    int slots = t->stage->parameters.slots, ret;
 
     *b = (struct adaptersave){ .t = t, .c = c, .world = world };
     ret = find_matrices(b, err);
@@ -262,15 +267,19 @@ static void place_run(void *arg, size_t here, size_t whole, size_t n, bool owned
 static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *whole,
                      struct err *err)
 {
-    struct parameters *p = &b->t->parameters;
-    const struct parameter *row = e->weight < 0 ? NULL : &p->row[e->weight];
-    bool first = b->t->copies->rank == 0;
-    const bool all = e->slot < 0 && !parameters_gathers(p);
+    struct parameters *p = e->p;
+    const int replica = b->t->copies->rank;
     struct placing at = { .whole = whole };
+    const struct parameter *row;
     float *host;
+    bool all;
     int ret;
 
-    if (!row || b->t->copies->rank >= p->owner.size || (!first && all))
+    if (!p)
+        return 0;
+    row = &p->row[e->weight];
+    all = e->slot < 0 && !parameters_gathers(p);
+    if (replica >= p->owner.size || (replica && all))
         return 0;
     at.of = (struct places){ e->form, p->program->weight[e->weight].cols, e->cols };
     at.first = all ? 0 : row->first;
@@ -443,7 +452,8 @@ static void add_tensors(struct adaptersave *b, struct manifest *m)
         held[0] = 1;
         m->tensor[m->ntensors++] =
             (struct manifest_tensor){ .name = e->name,
-                                      .role = b->t->parameters.state[e->slot].role,
+                                      .role =
+                                          b->t->stage->parameters.state[e->slot].role,
                                       .shape = e->shape,
                                       .crc = crc,
                                       .held = held,
@@ -456,7 +466,7 @@ int adaptersave_finish(struct adaptersave *b, struct outdir *out, const char *tr
                        struct err *err)
 {
     const struct checkpoint *c = b->c;
-    const struct parameters *store = &b->t->parameters;
+    const struct parameters *store = &b->t->stage->parameters;
     struct manifest m = { .mesh = { 1, 1, 1, 1, 1 },
                           .nparts = 1,
                           .training = training,
@@ -509,11 +519,10 @@ static void take_run(void *arg, size_t here, size_t whole, size_t n, bool owned)
 }
 
 /* Reads slot K of weight I from the file FD, which has the tensors of INDEX. */
-static int restore_slot(struct trainer *t, int i, int k, const struct safetensors *st,
-                        const struct tensor_index *index, int fd, const char *path,
-                        struct err *err)
+static int restore_slot(struct parameters *p, int i, int k,
+                        const struct safetensors *st, const struct tensor_index *index,
+                        int fd, const char *path, struct err *err)
 {
-    struct parameters *p = &t->parameters;
     const struct weight *w = &p->program->weight[i];
     const struct model *m = p->program->model;
     char *name = w->adapter ? adapter_tensor_dup(m, (size_t)w->adapter - 1, w->part)
@@ -556,10 +565,9 @@ static int restore_slot(struct trainer *t, int i, int k, const struct safetensor
     return ret;
 }
 
-int adaptersave_restore(struct trainer *t, const char *dir, struct err *err)
+int adaptersave_restore(struct parameters *p, const char *dir, struct err *err)
 {
     const int one[MANIFEST_AXES] = { 1, 1, 1, 1, 1 };
-    struct parameters *p = &t->parameters;
     char *name = manifest_part_name_dup(one, 0), *path = fs_join_dup(dir, name);
     struct tensor_index index = { 0 };
     struct safetensors st;
@@ -572,7 +580,7 @@ int adaptersave_restore(struct trainer *t, const char *dir, struct err *err)
         for (int i = 0; i < p->program->nweights && ret == 0; i++)
             for (int k = 0; k < p->slots && p->row[i].trained && ret == 0; k++)
                 if (parameters_form(p, i, k) != SLOT_NONE)
-                    ret = restore_slot(t, i, k, &st, &index, fd, path, err);
+                    ret = restore_slot(p, i, k, &st, &index, fd, path, err);
         tensor_index_clear(&index);
         safetensors_clear(&st);
     }

@@ -29,7 +29,9 @@ MUST_CHECK int adaptersave_write(struct adaptersave *b, struct outdir *out,
 MUST_CHECK int adaptersave_finish(struct adaptersave *b, struct outdir *out,
                                   const char *training, struct err *err);
 
-/* Loads the optimizer's state of T's adapter from the checkpoint in DIR. */
-MUST_CHECK int adaptersave_restore(struct trainer *t, const char *dir, struct err *err);
+/* Loads the optimizer's state of what P has of an adapter from the checkpoint in DIR.
+ */
+MUST_CHECK int adaptersave_restore(struct parameters *p, const char *dir,
+                                   struct err *err);
 
 #endif

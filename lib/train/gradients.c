@@ -59,11 +59,7 @@ static bool is_summed(const struct gradients *g, int i)
 
 static bool is_tied(const struct gradients *g, int i)
 {
-    const struct comm *pipe = g->groups->pipe;
-
-    return pipe->size > 1 && (pipe->rank == 0 || pipe->rank == pipe->size - 1) &&
-           !g->p->program->weight[i].adapter &&
-           g->p->shared[g->p->program->weight[i].tensor] && g->p->row[i].trained;
+    return parameters_tied(g->p, i) != TIED_NOT && g->p->row[i].trained;
 }
 
 static uint64_t at_most(uint64_t n)
@@ -177,8 +173,8 @@ static int check_tied(const struct gradients *g, struct err *err)
         if (is_tied(g, i) && p->units.v[p->units.of[i]].n != p->row[i].n)
             return err_set(
                 err, ERR_NO,
-                "tensor %s: the first and the last stage have it beside "
-                "others; replicas cannot share it",
+                "tensor %s: several stages have it beside others; replicas cannot "
+                "share it",
                 p->program->model->tensor[p->program->weight[i].tensor].name);
     return 0;
 }
@@ -452,48 +448,43 @@ int gradients_end_micro(struct gradients *g, int m, struct err *err)
                         g->level[0], g->sums * sizeof(float), err);
 }
 
-/* ---- over stages ---- */
+/* ---- over stages: they have the same ranges of a weight that they share ---- */
 
-/* Exchanges N elements at X with rank OTHER of C: X becomes the sum, both ranks adding
- * the lower rank's term first. */
-static int add_other(struct gradients *g, struct comm *c, int other, float *x,
-                     uint64_t n, struct err *err)
+int gradients_send(struct gradients *g, int i, int stage, struct err *err)
 {
-    for (uint64_t at = 0; at < n; at += PIECE) {
-        uint64_t some = at_most(n - at);
-        size_t bytes = (size_t)some * sizeof(float);
-        bool after = other > c->rank;
-        float *own = x + at;
+    const struct parameter *row = &g->p->row[i];
 
-        if (link_send(&g->link, c, own, bytes, other, err) < 0 ||
-            link_receive(&g->link, c, g->room, bytes, other, err) < 0 ||
-            parameters_add(g->p, own, after ? own : g->room, after ? g->room : own,
-                           some, err) < 0)
+    for (uint64_t at = 0; at < row->count; at += PIECE)
+        if (link_send(&g->link, g->groups->pipe, row->sum + at,
+                      (size_t)at_most(row->count - at) * sizeof(float), stage, err) < 0)
+            return -1;
+    return 0;
+}
+
+int gradients_receive_term(struct gradients *g, int i, int stage, struct err *err)
+{
+    const struct parameter *row = &g->p->row[i];
+
+    for (uint64_t at = 0; at < row->count; at += PIECE) {
+        const uint64_t some = at_most(row->count - at);
+
+        if (link_receive(&g->link, g->groups->pipe, g->room,
+                         (size_t)some * sizeof(float), stage, err) < 0 ||
+            parameters_add(g->p, row->sum + at, row->sum + at, g->room, some, err) < 0)
             return -1;
     }
     return 0;
 }
 
-/* The gradient of a tied weight is summed over the first and the last stage, whose
- * ranks have the same ranges of it. */
-static int tie_one(struct gradients *g, int i, struct err *err)
+int gradients_receive_sum(struct gradients *g, int i, int stage, struct err *err)
 {
-    struct comm *pipe = g->groups->pipe;
+    const struct parameter *row = &g->p->row[i];
 
-    return add_other(g, pipe, pipe->rank ? 0 : pipe->size - 1, g->p->row[i].sum,
-                     g->p->row[i].count, err);
-}
-
-/* In the order of tensors: the two stages have their weights in other orders. */
-static int sum_tied(struct gradients *g, struct err *err)
-{
-    const struct program *program = g->p->program;
-
-    for (size_t t = 0; t < program->model->ntensors; t++)
-        for (int i = 0; g->p->shared[t] && i < program->nweights; i++)
-            if (program->weight[i].tensor == t && is_tied(g, i) &&
-                tie_one(g, i, err) < 0)
-                return -1;
+    for (uint64_t at = 0; at < row->count; at += PIECE)
+        if (link_receive(&g->link, g->groups->pipe, row->sum + at,
+                         (size_t)at_most(row->count - at) * sizeof(float), stage,
+                         err) < 0)
+            return -1;
     return 0;
 }
 
@@ -525,9 +516,7 @@ static int sum_in_order(struct gradients *g, struct err *err)
 
 int gradients_sum(struct gradients *g, struct err *err)
 {
-    if (!g->level && sum_in_order(g, err) < 0)
-        return -1;
-    return sum_tied(g, err);
+    return g->level ? 0 : sum_in_order(g, err);
 }
 
 /* ---- the norm ---- */

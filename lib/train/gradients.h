@@ -52,8 +52,9 @@ struct gradients {
     size_t nowned;
 };
 
-/* For the gradients of P, whose parameters_find_shared was called; all arguments must
- * outlive *g.  LEVELS: of a tree over 2^(LEVELS - 1) micro-batches; 0: in order. */
+/* For the gradients of P, whose ties were found (ties.h); all arguments must outlive
+ * *g; the ranks of GROUPS' pipe are the stages.  LEVELS: of a tree over 2^(LEVELS - 1)
+ * micro-batches; 0: in order. */
 MUST_CHECK int gradients_open(struct gradients *g, struct parameters *p,
                               const struct engine_groups *groups,
                               struct gradients_replicas replicas, int levels,
@@ -64,7 +65,7 @@ void gradients_close(struct gradients *g);
 void gradients_memory(const struct gradients *g, struct ledger *list);
 
 /* A step: begin, for each micro-batch in order begin_micro, the engine's, end_micro,
- * and sum, which makes the store's gradients those of all ranks. */
+ * and sum, which makes the store's gradients those of all ranks with the same stage. */
 MUST_CHECK int gradients_begin(struct gradients *g, struct err *err);
 MUST_CHECK int gradients_begin_micro(struct gradients *g, struct err *err);
 MUST_CHECK int gradients_end_micro(struct gradients *g, int micro_batch,
@@ -75,6 +76,13 @@ MUST_CHECK int gradients_begin_unit(struct gradients *g, const struct unit_stay 
 MUST_CHECK int gradients_end_unit(struct gradients *g, const struct unit_stay *s,
                                   struct err *err);
 MUST_CHECK int gradients_sum(struct gradients *g, struct err *err);
+/* Sends this rank's sums of weight I to STAGE, which has it, too; adds what that sends
+ * to them; takes what it sends for them. */
+MUST_CHECK int gradients_send(struct gradients *g, int i, int stage, struct err *err);
+MUST_CHECK int gradients_receive_term(struct gradients *g, int i, int stage,
+                                      struct err *err);
+MUST_CHECK int gradients_receive_sum(struct gradients *g, int i, int stage,
+                                     struct err *err);
 /* Sums the squares of the gradients whose primary replica is on this rank; with
  * .scattered those of its own ranges, which all that share add up to. */
 MUST_CHECK int gradients_squares(struct gradients *g, double word[SQUARES_WORDS],

@@ -28,6 +28,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/squares.c %D%/squares.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
+    %D%/ties.c %D%/ties.h \
     %D%/tokenfile.c %D%/tokenfile.h \
     %D%/tokenwriter.c %D%/tokenwriter.h \
     %D%/trainer.c %D%/trainer.h \

@@ -590,7 +590,8 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
     coord[MESH_DP] = coord[MESH_SP] = 0; /* all replicas own what the first owns */
     p->row = xcalloc(n + 1, sizeof(*p->row));
     p->matrix = xcalloc(n + 1, sizeof(*p->matrix));
-    p->shared = xcalloc(program->model->ntensors + 1, sizeof(*p->shared));
+    p->tied = xcalloc(program->model->ntensors + program->model->nadapters + 1,
+                      sizeof(*p->tied));
     find_sizes(p);
     find_matrices(p);
     find_decay(p);
@@ -635,57 +636,18 @@ void parameters_close(struct parameters *p)
         free(p->stored[k]);
     free(p->matrix);
     free(p->row);
-    free(p->shared);
+    free(p->tied);
     *p = (struct parameters){ 0 };
 }
 
 /* ---- positions of elements ---- */
 
-/* ERR_NO when a stage between the ends has a trained tensor that others have, too, or
- * several have an adapter: their gradients would not be summed. */
-static int check_shared(const struct model *m, const double *ends,
-                        const double *between, const double *adapters, struct err *err)
+enum tied parameters_tied(const struct parameters *p, int i)
 {
-    for (size_t t = 0; t < m->ntensors; t++)
-        if (between[t] > 0 && ends[t] + between[t] > 1)
-            return err_set(err, ERR_NO,
-                           "tensor %s: %g stages share it, and only the first and the "
-                           "last can train one together: give --pp 2 at most",
-                           m->tensor[t].name, ends[t] + between[t]);
-    for (size_t i = 0; i < m->nadapters; i++)
-        if (adapters[i] > 1)
-            return err_set(err, ERR_NO,
-                           "tensor %s: %g stages share its adapter, which they cannot "
-                           "train together: give --pp 1",
-                           m->tensor[m->adapter[i].tensor].name, adapters[i]);
-    return 0;
-}
+    const struct weight *w = &p->program->weight[i];
 
-/* A tied tensor is used by the first and the last stage, or twice on a single stage. */
-int parameters_find_shared(struct parameters *p, struct comm *pipe, struct err *err)
-{
-    const struct model *m = p->program->model;
-    const size_t n = m->ntensors, all = 2 * n + m->nadapters;
-    double *ends = xcalloc(all + 1, sizeof(*ends));
-    double *between = ends + n, *adapters = between + n;
-    bool end = pipe->rank == 0 || pipe->rank == pipe->size - 1;
-    int ret;
-
-    for (int i = 0; i < p->program->nweights; i++) {
-        const struct weight *w = &p->program->weight[i];
-
-        if (w->adapter)
-            adapters[w->adapter - 1] = p->row[i].trained;
-        else if (end || p->row[i].trained)
-            (end ? ends : between)[w->tensor] = 1;
-    }
-    ret = comm_run(pipe, comm_all_reduce_f64(ends, all), err);
-    for (size_t t = 0; t < n; t++)
-        p->shared[t] = ends[t] > 1;
-    if (ret == 0)
-        ret = check_shared(m, ends, between, adapters, err);
-    free(ends);
-    return ret;
+    return p->tied[w->adapter ? p->program->model->ntensors + (size_t)w->adapter - 1
+                              : w->tensor];
 }
 
 struct walk {
@@ -733,8 +695,8 @@ static void walk_slice(struct walk *w, uint64_t n, bool owned)
 }
 
 /* A matrix of an adapter: the first rank of the tensor group has the primary replica of
- * one that is not sharded. */
-static void walk_adapter(struct walk *w, const struct program *p, int i)
+ * one that is not sharded.  OWNED: this stage has that, of several that have it. */
+static void walk_adapter(struct walk *w, const struct program *p, int i, bool owned)
 {
     struct share *share = model_shares(p->model, &p->mesh, p->coord);
     const struct axis *axis[MODEL_MAX_DIMS];
@@ -748,7 +710,7 @@ static void walk_adapter(struct walk *w, const struct program *p, int i)
         w->size[k] = axis[k]->size;
         cut |= runs[k].count != axis[k]->size;
     }
-    walk_axis(w, 0, 0, cut || !p->coord[MESH_TP]);
+    walk_axis(w, 0, 0, owned && (cut || !p->coord[MESH_TP]));
     for (int k = 0; k < w->ndim; k++)
         runs_clear(&runs[k]);
     free(share);
@@ -763,11 +725,11 @@ static void walk_runs(struct parameters *p, int i, bool group,
     size_t tensor = program->weight[i].tensor;
     const struct axis *axis[MODEL_MAX_DIMS];
     struct walk w = { .see = see, .arg = arg };
+    bool owned = group || parameters_tied(p, i) != TIED_LATER;
     struct slice slice;
-    bool owned;
 
     if (program->weight[i].adapter) {
-        walk_adapter(&w, program, i);
+        walk_adapter(&w, program, i, owned);
         return;
     }
     w.ndim = program_weight_axes(program, i, axis);
@@ -775,8 +737,7 @@ static void walk_runs(struct parameters *p, int i, bool group,
         w.size[k] = axis[k]->size;
     cutter_slice(p->cutter, tensor, &slice);
     w.runs = slice.runs;
-    owned = group ||
-            (slice.primary && (program->coord[MESH_PP] == 0 || !p->shared[tensor]));
+    owned &= group || slice.primary;
     if (program->weight[i].slice)
         walk_slice(&w, program->weight[i].slice - 1, owned);
     else

@@ -92,9 +92,10 @@ struct parameters {
                                         * of the trained weights before each, on all
                                         * replicas together */
     int slots;
-    bool drawn;   /* weights are drawn, not read: all are in .weight */
-    int average;  /* index of the moving average; -1: none */
-    bool *shared; /* [model->ntensors]: on both the first and the last stage (tied) */
+    bool drawn;  /* weights are drawn, not read: all are in .weight */
+    int average; /* index of the moving average; -1: none */
+    /* [model->ntensors + model->nadapters]: do several stages train it (ties.h)? */
+    enum tied { TIED_NOT, TIED_FIRST, TIED_LATER } * tied;
 };
 
 /* Loads the weights of PROGRAM, which must outlive *p, from C to memory of DEVICE, and
@@ -165,10 +166,8 @@ bool parameters_gathers(const struct parameters *p);
 bool parameters_sums_late(const struct parameters *p);
 /* Has it its ranges of the sums apart from the gradients of micro-batches? */
 bool parameters_sums_own(const struct parameters *p);
-/* Finds the tensors that the first and the last stage of PIPE share; ERR_NO when what
- * is trained is on other stages, too. */
-MUST_CHECK int parameters_find_shared(struct parameters *p, struct comm *pipe,
-                                      struct err *err);
+/* Do several stages train weight I, and is this the first of them? */
+enum tied parameters_tied(const struct parameters *p, int i);
 /* Calls SEE for each run of weight I that is contiguous both here and in the global
  * tensor: N elements from HERE and from WHOLE, in the order of HERE.  OWNED: this rank
  * has the primary replica. */

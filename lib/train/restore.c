@@ -7,18 +7,18 @@
 #include "lib/train/adaptersave.h"
 
 struct loading {
-    struct trainer *t;
+    struct parameters *p;
     struct loader *loader;
     struct checkpoint *c;
     float *room; /* for the largest weight */
 };
 
 /* Elements of weight I's tensor: of all experts, if the tensor has these. */
-static uint64_t stored_elements(const struct trainer *t, int i)
+static uint64_t stored_elements(const struct parameters *p, int i)
 {
-    const struct weight *w = &t->program->weight[i];
+    const struct weight *w = &p->program->weight[i];
 
-    return t->parameters.row[i].n * (w->slice ? w->experts : 1);
+    return p->row[i].n * (w->slice ? w->experts : 1);
 }
 
 /* Reads the numbers of weight I in ROLE, a form of which has AXES, if this rank WANTS
@@ -27,7 +27,7 @@ static int read_one(struct loading *l, int i, const char *role, enum manifest_fo
                     bool wants, bool *held, struct err *err)
 {
     struct checkpoint *c = l->c;
-    const struct parameters *p = &l->t->parameters;
+    const struct parameters *p = l->p;
     size_t tensor = p->program->weight[i].tensor;
     long source = c->model->tensor[tensor].source;
     long from = source < 0 ? -1 : checkpoint_state(c, (size_t)source, role);
@@ -49,7 +49,7 @@ static int read_one(struct loading *l, int i, const char *role, enum manifest_fo
 static int load_master(struct loading *l, int i, float *to, uint64_t first,
                        uint64_t count, struct err *err)
 {
-    const struct parameters *p = &l->t->parameters;
+    const struct parameters *p = l->p;
     bool held;
 
     if (read_one(l, i, "master", MANIFEST_LIKE, count > 0, &held, err) < 0)
@@ -62,7 +62,7 @@ static int load_master(struct loading *l, int i, float *to, uint64_t first,
 /* Reads slot K of weight I, and of those behind it that are slices of its tensor. */
 static int load_slot(struct loading *l, int i, int k, struct err *err)
 {
-    struct parameters *p = &l->t->parameters;
+    struct parameters *p = l->p;
     const struct weight *w = &p->program->weight[i];
     const int end = i + (w->slice ? (int)w->experts : 1);
     const float *from = l->room;
@@ -91,11 +91,10 @@ static int load_slot(struct loading *l, int i, int k, struct err *err)
 /* Reads all of weight I that is there, and WHOLE: all that must be. */
 static int load_weight(struct loading *l, int i, bool whole, struct err *err)
 {
-    const struct trainer *t = l->t;
-    const struct parameters *p = &t->parameters;
+    const struct parameters *p = l->p;
     const struct parameter *row = &p->row[i];
     const bool gathers = parameters_gathers(p);
-    uint64_t n = stored_elements(t, i), first, count, place;
+    uint64_t n = stored_elements(p, i), first, count, place;
 
     parameters_own(p, row->at, n, &first, &count);
     place = count ? parameters_place(p, row->at + first) : 0;
@@ -108,31 +107,46 @@ static int load_weight(struct loading *l, int i, bool whole, struct err *err)
     return 0;
 }
 
-int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
+/* Reads the state of what P has; WHOLE: all of it. */
+static int restore_stage(struct parameters *p, struct checkpoint *c, bool whole,
+                         struct err *err)
 {
-    struct loading l = { .t = t, .c = c };
+    const struct program *program = p->program;
+    struct loading l = { .p = p, .c = c };
     uint64_t most = 0;
     int ret = 0;
 
-    if (adaptersave_applies(t)) /* its matrices are read with the model's weights */
-        return whole ? adaptersave_restore(t, adapter_dir(c->adapter), err)
-                     : parameters_begin_average(&t->parameters, err);
     if (c->nweights == c->ntensors)
-        return whole && t->parameters.slots
+        return whole && p->slots
                    ? err_set(err, ERR_INPUT, "%s: has no state of a training", c->path)
                    : 0;
-    for (int i = 0; i < t->program->nweights; i++)
-        most = stored_elements(t, i) > most ? stored_elements(t, i) : most;
+    for (int i = 0; i < program->nweights; i++)
+        most = stored_elements(p, i) > most ? stored_elements(p, i) : most;
     l.room = mem_alloc(most * sizeof(float), "a weight", err);
-    if (!l.room ||
-        loader_open(&l.loader, c, &t->program->mesh, t->program->coord, err) < 0) {
+    if (!l.room || loader_open(&l.loader, c, &program->mesh, program->coord, err) < 0) {
         free(l.room);
         return -1;
     }
-    for (int i = 0; i < t->program->nweights && ret == 0; i++)
-        if (t->parameters.row[i].trained && t->program->weight[i].slice <= 1)
+    for (int i = 0; i < program->nweights && ret == 0; i++)
+        if (p->row[i].trained && program->weight[i].slice <= 1)
             ret = load_weight(&l, i, whole, err);
     loader_close(l.loader);
     free(l.room);
-    return ret < 0 || whole ? ret : parameters_begin_average(&t->parameters, err);
+    return ret < 0 || whole ? ret : parameters_begin_average(p, err);
+}
+
+int restore_state(struct trainer *t, struct checkpoint *c, bool whole, struct err *err)
+{
+    const bool adapts = adaptersave_applies(t);
+
+    for (int k = 0; k < t->nstages; k++) {
+        struct parameters *p = &t->stage[k].parameters;
+
+        /* an adapter's matrices are read with the model's weights */
+        if ((!adapts ? restore_stage(p, c, whole, err)
+             : whole ? adaptersave_restore(p, adapter_dir(c->adapter), err)
+                     : parameters_begin_average(p, err)) < 0)
+            return -1;
+    }
+    return 0;
 }

@@ -45,20 +45,34 @@ struct entry {
     uint32_t crc;
 };
 
+/* The shard of one of this rank's stages. */
+struct shard {
+    struct saver *s;
+    struct trainer_stage *stage;
+    int part; /* its index */
+    struct cutter *by_unit, *in_file;
+    struct entry *entry;
+    size_t n;
+    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL.  Of weights, and
+                          * of a state of all trained elements, whoever owns them */
+    bool owns;
+    bool done;     /* the file is written */
+    uint64_t size; /* size and CRC-32 of the file */
+    uint32_t crc;
+};
+
 struct saver {
     struct trainer *t;
     struct checkpoint *c;
     struct comm *world;
-    struct mesh mesh;
-    int part;    /* shard index of this rank */
-    bool writes; /* the first rank with this shard; it writes the file */
+    struct mesh mesh;    /* with a rank for each stage */
+    struct shard *shard; /* [nshards], one of each stage of this rank */
+    int nshards;
+    bool writes; /* the first rank with these shards; it writes the files */
     bool serves; /* it shares state with that one, which asks for it */
-    bool apart;  /* no access to the directory: rank 0 writes its file */
+    bool apart;  /* no access to the directory: rank 0 writes its files */
     struct adaptersave
         *beside; /* an adapter is saved, and nothing below is used; or NULL */
-    struct cutter *by_unit, *in_file;
-    struct entry *entry;
-    size_t n;
     struct pool pool;
     struct smallfile *small; /* rank 0 */
     size_t nsmall;
@@ -71,11 +85,6 @@ struct saver {
     struct err err;
     struct outdir out;
     char *path, *last, *training;
-    float *copy[BLOCKS]; /* copies in host memory, if .owns; else NULL.  Of weights, and
-                          * of a state of all trained elements, whoever owns them */
-    bool owns;
-    uint64_t size; /* size and CRC-32 of the shard file */
-    uint32_t crc;
 };
 
 struct outcome {
@@ -117,14 +126,18 @@ static size_t values_of(const struct model *m, size_t t)
 static int find_trained(struct saver *s, double *trained, double *matrix,
                         struct err *err)
 {
-    const struct program *p = s->t->program;
-    const size_t n = p->model->ntensors;
+    const size_t n = s->c->model->ntensors;
 
-    for (int i = 0; i < p->nweights; i++)
-        if (s->t->parameters.row[i].trained) {
-            trained[p->weight[i].tensor] = 1;
-            matrix[p->weight[i].tensor] = s->t->parameters.row[i].matrix;
-        }
+    for (int k = 0; k < s->nshards; k++) {
+        const struct parameters *store = &s->shard[k].stage->parameters;
+        const struct program *p = store->program;
+
+        for (int i = 0; i < p->nweights; i++)
+            if (store->row[i].trained) {
+                trained[p->weight[i].tensor] = 1;
+                matrix[p->weight[i].tensor] = store->row[i].matrix;
+            }
+    }
     return comm_run(s->world, comm_all_reduce_f64(trained, n), err) < 0 ||
                    comm_run(s->world, comm_all_reduce_f64(matrix, n), err) < 0
                ? -1
@@ -132,8 +145,9 @@ static int find_trained(struct saver *s, double *trained, double *matrix,
 }
 
 /* Leaves out the axis of E that its form lacks. */
-static void shape_entry(struct saver *s, struct entry *e, enum manifest_form form)
+static void shape_entry(struct shard *f, struct entry *e, enum manifest_form form)
 {
+    struct saver *s = f->s;
     const struct tensor *t = &s->c->tensor[e->tensor];
     uint64_t *shape =
         pool_take(&s->pool, ((size_t)t->ndim + 1) * sizeof(*shape), sizeof(*shape));
@@ -145,47 +159,43 @@ static void shape_entry(struct saver *s, struct entry *e, enum manifest_form for
     e->shape = shape;
 }
 
-static void add_entry(struct saver *s, size_t tensor, enum block block,
+static void add_entry(struct shard *f, size_t tensor, enum block block,
                       const char *role, enum manifest_form form, int weight)
 {
-    const struct tensor *t = &s->c->tensor[tensor];
-    struct entry *e = &s->entry[s->n++];
+    const struct tensor *t = &f->s->c->tensor[tensor];
+    struct entry *e = &f->entry[f->n++];
     char *name = block == BLOCK_FILE || !strcmp(role, "weight")
                      ? xstrdup(t->name)
                      : str_dupf("%s.%s", t->name, role);
 
-    *e = (struct entry){ .name = pool_strdup(&s->pool, name),
+    *e = (struct entry){ .name = pool_strdup(&f->s->pool, name),
                          .role = role,
                          .tensor = tensor,
                          .block = block,
                          .weight = weight,
                          .dtype = strcmp(role, "weight") ? DTYPE_F32 : t->dtype };
-    shape_entry(s, e, form);
+    shape_entry(f, e, form);
     free(name);
 }
 
-static int list_entries(struct saver *s, struct err *err)
+static void list_entries(struct shard *f, const double *trained, const double *matrix)
 {
-    const struct checkpoint *c = s->c;
-    const struct program *p = s->t->program;
+    const struct checkpoint *c = f->s->c;
+    const struct parameters *store = &f->stage->parameters;
+    const struct program *p = store->program;
     const struct model *m = p->model;
-    const struct parameters *store = &s->t->parameters;
-    double *trained = xcalloc(2 * m->ntensors + 1, sizeof(*trained));
-    double *matrix = trained + m->ntensors;
-    int *own = xmalloc((m->ntensors + 1) * sizeof(*own)), ret = -1;
+    int *own = xmalloc((m->ntensors + 1) * sizeof(*own));
 
     for (size_t t = 0; t < m->ntensors; t++)
         own[t] = -1;
     for (int i = 0; i < p->nweights; i++)
         if (p->weight[i].slice <= 1) /* later slices of a tensor share this memory */
             own[p->weight[i].tensor] = i;
-    s->entry = xcalloc((BLOCKS + 1) * c->nweights + 1, sizeof(*s->entry));
-    if (find_trained(s, trained, matrix, err) < 0)
-        goto out;
+    f->entry = xcalloc((BLOCKS + 1) * c->nweights + 1, sizeof(*f->entry));
     for (size_t i = 0; i < c->nweights; i++) {
         bool is = c->which[i] >= 0 && trained[values_of(m, (size_t)c->which[i])] > 0;
 
-        add_entry(s, i, is ? BLOCK_WEIGHT : BLOCK_FILE, "weight", MANIFEST_LIKE,
+        add_entry(f, i, is ? BLOCK_WEIGHT : BLOCK_FILE, "weight", MANIFEST_LIKE,
                   is ? own[values_of(m, (size_t)c->which[i])] : -1);
     }
     for (size_t i = 0; i < c->nweights; i++) {
@@ -194,24 +204,20 @@ static int list_entries(struct saver *s, struct err *err)
         if (c->which[i] < 0 || values_of(m, t) != t || !(trained[t] > 0))
             continue;
         if (c->tensor[i].dtype != DTYPE_F32)
-            add_entry(s, i, BLOCK_WEIGHT, "master", MANIFEST_LIKE, own[t]);
+            add_entry(f, i, BLOCK_WEIGHT, "master", MANIFEST_LIKE, own[t]);
         for (int k = 0; k < store->slots; k++)
             if ((matrix[t] > 0 ? store->form[k].matrix : store->form[k].other) !=
                 SLOT_NONE)
-                add_entry(s, i, (enum block)(BLOCK_SLOTS + k), store->state[k].role,
+                add_entry(f, i, (enum block)(BLOCK_SLOTS + k), store->state[k].role,
                           store->state[k].form, own[t]);
     }
-    ret = 0;
-out:
-    free(trained);
     free(own);
-    return ret;
 }
 
 /* Describes the copy of entry E from its source type to its own. */
-static struct cut_tensor cut_of(const struct saver *s, const struct entry *e)
+static struct cut_tensor cut_of(const struct shard *f, const struct entry *e)
 {
-    struct cut_tensor t = checkpoint_cut_tensor(s->c, e->tensor, e->dtype);
+    struct cut_tensor t = checkpoint_cut_tensor(f->s->c, e->tensor, e->dtype);
 
     t.name = e->name;
     t.lacks = e->lacks;
@@ -222,31 +228,31 @@ static struct cut_tensor cut_of(const struct saver *s, const struct entry *e)
     return t;
 }
 
-static struct cut_side file_side(struct saver *s)
+static struct cut_side file_side(struct shard *f)
 {
-    return (struct cut_side){ .nparts = 1, .cutter = &s->in_file };
+    return (struct cut_side){ .nparts = 1, .cutter = &f->in_file };
 }
 
-static int part_bytes(struct saver *s, const struct entry *e, uint64_t *bytes,
+static int part_bytes(struct shard *f, const struct entry *e, uint64_t *bytes,
                       bool *held, struct err *err)
 {
-    struct cut_tensor t = cut_of(s, e);
-    struct cut_side side = file_side(s);
+    struct cut_tensor t = cut_of(f, e);
+    struct cut_side side = file_side(f);
 
     if (cut_part_bytes(bytes, held, &side, 0, &t, t.to, err) < 0)
         return -1;
-    if (s->c->which[e->tensor] < 0)
-        *held = s->part == 0;
+    if (f->s->c->which[e->tensor] < 0)
+        *held = f->part == 0;
     return 0;
 }
 
-static int find_held(struct saver *s, struct err *err)
+static int find_held(struct shard *f, struct err *err)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        struct entry *e = &s->entry[i];
+    for (size_t i = 0; i < f->n; i++) {
+        struct entry *e = &f->entry[i];
         uint64_t bytes;
 
-        if (part_bytes(s, e, &bytes, &e->held, err) < 0)
+        if (part_bytes(f, e, &bytes, &e->held, err) < 0)
             return -1;
         if (e->held && e->block != BLOCK_FILE && e->weight < 0)
             return err_set(err, ERR_NO,
@@ -273,18 +279,62 @@ static int read_all_small(struct saver *s, struct err *err)
 
 /* ---- opening ---- */
 
+/* The shard of STAGE, of the first rank with its coordinates COORD. */
+static int open_shard(struct shard *f, const int coord[MESH_NAXES], struct err *err)
+{
+    const struct saver *s = f->s;
+    int at[MESH_NAXES];
+
+    memcpy(at, coord, sizeof(at));
+    at[MESH_PP] = f->stage->number;
+    f->part =
+        (at[MESH_PP] * s->mesh.size[MESH_EP] + at[MESH_EP]) * s->mesh.size[MESH_TP] +
+        at[MESH_TP];
+    if (cutter_open(&f->by_unit, s->c->model, &s->mesh, at, err) < 0 ||
+        cutter_open(&f->in_file, s->c->model, &s->mesh, at, err) < 0)
+        return -1;
+    cutter_set_order(f->by_unit, SLICE_BY_UNIT);
+    return 0;
+}
+
+static int open_shards(struct saver *s, const int coord[MESH_NAXES], struct err *err)
+{
+    const size_t n = s->c->model->ntensors;
+    double *trained = xcalloc(2 * n + 1, sizeof(*trained));
+    int ret = 0;
+
+    s->shard = xcalloc((size_t)s->t->nstages, sizeof(*s->shard));
+    for (; s->nshards < s->t->nstages && ret == 0; s->nshards++) {
+        struct shard *f = &s->shard[s->nshards];
+
+        *f = (struct shard){ .s = s, .stage = &s->t->stage[s->nshards] };
+        ret = open_shard(f, coord, err);
+    }
+    if (ret == 0)
+        ret = checkpoint_open_files(s->c, -1, err);
+    if (ret == 0)
+        ret = find_trained(s, trained, trained + n, err);
+    for (int k = 0; k < s->nshards && ret == 0; k++) {
+        list_entries(&s->shard[k], trained, trained + n);
+        ret = find_held(&s->shard[k], err);
+    }
+    free(trained);
+    return ret;
+}
+
 int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
                struct comm *world, struct err *err)
 {
     struct saver *s = xcalloc(1, sizeof(*s));
+    const struct parameters_owner *owner = &t->stage->parameters.owner;
     int coord[MESH_NAXES];
 
     *s = (struct saver){ .t = t,
                          .c = c,
                          .world = world,
-                         .mesh = t->program->mesh,
+                         .mesh = t->staged,
                          .out = { .dir = -1, .journal = -1 } };
-    mesh_coord(&s->mesh, world->rank, coord);
+    memcpy(coord, t->coord, sizeof(coord));
     if (adaptersave_applies(t)) {
         int ret = saver_agree(world, checkpoint_open_files(c, -1, err), err);
 
@@ -298,20 +348,14 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
         return 0;
     }
     s->writes = coord[MESH_DP] == 0 && coord[MESH_SP] == 0;
-    s->serves =
-        !s->writes && sharing_applies(t) && t->copies->rank < t->parameters.owner.size;
+    s->serves = !s->writes && sharing_applies(&t->stage->parameters) &&
+                t->copies->rank < owner->size;
     coord[MESH_DP] = coord[MESH_SP] = 0;
-    s->part = (coord[MESH_PP] * s->mesh.size[MESH_EP] + coord[MESH_EP]) *
-                  s->mesh.size[MESH_TP] +
-              coord[MESH_TP];
-    if (cutter_open(&s->by_unit, c->model, &s->mesh, coord, err) < 0 ||
-        cutter_open(&s->in_file, c->model, &s->mesh, coord, err) < 0 ||
-        checkpoint_open_files(c, -1, err) < 0 || list_entries(s, err) < 0 ||
-        find_held(s, err) < 0 || (world->rank == 0 && read_all_small(s, err) < 0)) {
+    if (open_shards(s, coord, err) < 0 ||
+        (world->rank == 0 && read_all_small(s, err) < 0)) {
         saver_close(s);
         return -1;
     }
-    cutter_set_order(s->by_unit, SLICE_BY_UNIT);
     s->mode = checkpoint_mode(c);
     *out = s;
     return 0;
@@ -320,11 +364,16 @@ int saver_open(struct saver **out, struct trainer *t, struct checkpoint *c,
 /* Releases the state of the checkpoint in progress. */
 static void forget(struct saver *s)
 {
-    for (int i = 0; i < BLOCKS; i++) {
-        free(s->copy[i]);
-        s->copy[i] = NULL;
+    for (int k = 0; k < s->nshards; k++) {
+        struct shard *f = &s->shard[k];
+
+        for (int i = 0; i < BLOCKS; i++) {
+            free(f->copy[i]);
+            f->copy[i] = NULL;
+        }
+        f->owns = f->done = false;
     }
-    s->owns = s->busy = false;
+    s->busy = false;
     outdir_close(&s->out);
     free(s->training);
     s->training = NULL;
@@ -344,14 +393,17 @@ void saver_close(struct saver *s)
     wait_for_thread(s);
     forget(s);
     adaptersave_close(s->beside);
-    if (s->by_unit)
-        cutter_free(s->by_unit);
-    if (s->in_file)
-        cutter_free(s->in_file);
+    for (int k = 0; k < s->nshards; k++) {
+        if (s->shard[k].by_unit)
+            cutter_free(s->shard[k].by_unit);
+        if (s->shard[k].in_file)
+            cutter_free(s->shard[k].in_file);
+        free(s->shard[k].entry);
+    }
+    free(s->shard);
     for (size_t i = 0; i < s->nsmall; i++)
         smallfile_clear(&s->small[i]);
     free(s->small);
-    free(s->entry);
     pool_clear(&s->pool);
     free(s->path);
     free(s->last);
@@ -361,7 +413,7 @@ void saver_close(struct saver *s)
 /* ---- a shard file ---- */
 
 struct writing {
-    struct saver *s;
+    struct shard *f;
     const char *path;
     const float *from; /* values of the weight; or, of a state on the device: */
     bool shared;       /* other ranks have some of them, */
@@ -389,7 +441,7 @@ struct piece {
 /* Sends a piece with RET and *ERR; returns rank 0's status. */
 static int send_piece(struct writing *w, int ret, struct err *err)
 {
-    struct comm *c = w->s->world;
+    struct comm *c = w->f->s->world;
     struct piece p = { .at = w->at, .n = w->n, .ret = ret };
 
     if (ret < 0)
@@ -483,7 +535,7 @@ static int take_part(struct saver *s, int r, int part, struct err *err)
 
 static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *err)
 {
-    if (atomic_load(&w->s->stop))
+    if (atomic_load(&w->f->s->stop))
         return err_set(err, ERR_SYSTEM, "%s: another rank has failed", w->path);
     return w->piece ? add_to_piece(w, buf, n, at, err)
                     : fs_pwrite(w->fd, buf, n, at, w->path, err);
@@ -494,13 +546,14 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
                         struct err *err)
 {
     const struct writing *w = arg;
-    const struct parameters *p = &w->s->t->parameters;
+    const struct parameters *p = &w->f->stage->parameters;
 
     (void)part;
     if (w->shared)
-        return sharing_fetch(w->s->t, w->slot, w->first + offset / sizeof(float), buf,
-                             n / sizeof(float), err);
-    if (!w->s->owns)
+        return sharing_fetch(p, w->f->s->t->replicas.sharing, w->slot,
+                             w->first + offset / sizeof(float), buf, n / sizeof(float),
+                             err);
+    if (!w->f->owns)
         return p->ops->copy_out(p->device, buf, (const char *)w->from + offset, n, err);
     memcpy(buf, (const char *)w->from + offset, n);
     return 0;
@@ -516,22 +569,22 @@ static int write_bytes(void *arg, int part, uint64_t offset, void *buf, size_t n
 }
 
 /* Makes the header and lays out the tensors, widest elements first for alignment. */
-static int lay_out(struct saver *s, struct safetensors_header *h, const char *name,
+static int lay_out(struct shard *f, struct safetensors_header *h, const char *name,
                    struct err *err)
 {
-    struct cut_side side = file_side(s);
+    struct cut_side side = file_side(f);
     uint64_t shape[TENSOR_MAX_DIMS], bytes;
 
     safetensors_header_begin(h, "{\"format\":\"pt\"}");
     for (int bits = 64; bits >= 4; bits--)
-        for (size_t i = 0; i < s->n; i++) {
-            struct entry *e = &s->entry[i];
-            struct cut_tensor t = cut_of(s, e);
+        for (size_t i = 0; i < f->n; i++) {
+            struct entry *e = &f->entry[i];
+            struct cut_tensor t = cut_of(f, e);
             bool held;
 
             if (dtype_bits(e->dtype) != bits || !e->held)
                 continue;
-            if (part_bytes(s, e, &bytes, &held, err) < 0)
+            if (part_bytes(f, e, &bytes, &held, err) < 0)
                 return -1;
             cut_part_shape(shape, &side, 0, &t);
             e->offset = h->end;
@@ -539,42 +592,42 @@ static int lay_out(struct saver *s, struct safetensors_header *h, const char *na
         }
     if (safetensors_header_finish(h, name, err) < 0)
         return -1;
-    for (size_t i = 0; i < s->n; i++)
-        s->entry[i].offset += h->text.len;
+    for (size_t i = 0; i < f->n; i++)
+        f->entry[i].offset += h->text.len;
     return 0;
 }
 
 /* Finds the numbers of entry E: in the copy, or on devices. */
 static void find_numbers(struct writing *w, const struct entry *e)
 {
-    const struct saver *s = w->s;
-    const struct parameters *p = &s->t->parameters;
+    const struct shard *f = w->f;
+    const struct parameters *p = &f->stage->parameters;
     const struct parameter *row = &p->row[e->weight];
     const bool state = e->block >= BLOCK_SLOTS;
 
-    w->shared = !s->owns && (state || parameters_gathers(p));
+    w->shared = !f->owns && (state || parameters_gathers(p));
     w->slot = state ? (int)e->block - BLOCK_SLOTS : SHARING_WEIGHTS;
     w->first = state ? p->stored[w->slot][e->weight] : row->at;
-    w->from = s->owns ? s->copy[e->block] + w->first : row->weight;
+    w->from = f->owns ? f->copy[e->block] + w->first : row->weight;
 }
 
-static int write_entry(struct saver *s, struct cut *cut, struct writing *w,
-                       struct entry *e, struct err *err)
+static int write_entry(struct cut *cut, struct writing *w, struct entry *e,
+                       struct err *err)
 {
-    struct cut_side to = file_side(s);
+    struct cut_side to = file_side(w->f);
     struct cut_side from = { .nparts = 1,
-                             .cutter = &s->by_unit,
+                             .cutter = &w->f->by_unit,
                              .io = take_numbers,
                              .arg = w,
                              .replicas = true };
-    struct cut_tensor t = cut_of(s, e);
+    struct cut_tensor t = cut_of(w->f, e);
 
     to.io = write_bytes;
     to.arg = w;
     w->offset = e->offset;
     if (e->block == BLOCK_FILE)
-        return checkpoint_copy(s->c, cut, e->tensor, e->dtype, &to, NULL, &e->crc, NULL,
-                               err);
+        return checkpoint_copy(w->f->s->c, cut, e->tensor, e->dtype, &to, NULL, &e->crc,
+                               NULL, err);
     find_numbers(w, e);
     return cut_copy(cut, &t, &from, &to, NULL, NULL, &e->crc, NULL, err);
 }
@@ -587,32 +640,33 @@ static int compare_offsets(const void *a, const void *b)
 }
 
 /* Combines the file's CRC-32 from those of its header and tensors. */
-static int sum_part(struct saver *s, uint32_t crc, struct err *err)
+static int sum_part(struct shard *f, uint32_t crc, struct err *err)
 {
-    struct entry **held = xmalloc((s->n + 1) * sizeof(*held));
+    struct entry **held = xmalloc((f->n + 1) * sizeof(*held));
     size_t n = 0;
     int ret = 0;
 
-    for (size_t i = 0; i < s->n; i++)
-        if (s->entry[i].held)
-            held[n++] = &s->entry[i];
+    for (size_t i = 0; i < f->n; i++)
+        if (f->entry[i].held)
+            held[n++] = &f->entry[i];
     qsort(held, n, sizeof(struct entry *), compare_offsets);
     for (size_t i = 0; i < n && ret == 0; i++) {
         uint64_t bytes;
         bool is;
 
-        ret = part_bytes(s, held[i], &bytes, &is, err);
+        ret = part_bytes(f, held[i], &bytes, &is, err);
         if (ret == 0 && bytes)
             crc = hash_crc32_join(crc, held[i]->crc, bytes);
     }
-    s->crc = crc;
+    f->crc = crc;
     free(held);
     return ret;
 }
 
-static int open_part(struct saver *s, struct writing *w, const char *name,
-                     struct err *err)
+static int open_part(struct writing *w, const char *name, struct err *err)
 {
+    struct saver *s = w->f->s;
+
     if (s->apart) {
         w->piece = xmalloc(PIECE);
         return 0;
@@ -621,50 +675,53 @@ static int open_part(struct saver *s, struct writing *w, const char *name,
     return w->fd < 0 ? -1 : outdir_share(&s->out, w->fd, s->mode, w->path, err);
 }
 
-static int write_entries(struct saver *s, struct writing *w,
-                         struct safetensors_header *h, struct err *err)
+static int write_entries(struct writing *w, struct safetensors_header *h,
+                         struct err *err)
 {
+    struct shard *f = w->f;
     struct cut *cut = cut_new();
     int ret = put(w, h->text.s, h->text.len, 0, err);
 
-    for (size_t i = 0; i < s->n && ret == 0; i++)
-        if (s->entry[i].held)
-            ret = write_entry(s, cut, w, &s->entry[i], err);
+    for (size_t i = 0; i < f->n && ret == 0; i++)
+        if (f->entry[i].held)
+            ret = write_entry(cut, w, &f->entry[i], err);
     if (ret == 0)
-        ret = sum_part(s, hash_crc32(0, h->text.s, h->text.len), err);
+        ret = sum_part(f, hash_crc32(0, h->text.s, h->text.len), err);
     cut_free(cut);
     return ret;
 }
 
 /* Sends the last piece and the status; or syncs the file. */
-static int close_part(struct saver *s, struct writing *w, int ret, struct err *err)
+static int close_part(struct writing *w, int ret, struct err *err)
 {
-    if (s->apart) {
+    if (w->f->s->apart) {
         if (ret == 0 && w->n)
             ret = send_piece(w, 0, err);
         w->n = 0;
-        w->at = s->size;
+        w->at = w->f->size;
         return w->over ? ret : send_piece(w, ret, err);
     }
-    if (ret == 0 && (ftruncate(w->fd, (off_t)s->size) < 0 || fsync(w->fd) < 0))
+    if (ret == 0 && (ftruncate(w->fd, (off_t)w->f->size) < 0 || fsync(w->fd) < 0))
         ret = err_errno(err, "%s", w->path);
     return ret;
 }
 
-static int write_part(struct saver *s, struct err *err)
+static int write_part(struct shard *f, struct err *err)
 {
-    char *name = manifest_part_name_dup(s->mesh.size, s->part);
+    const struct saver *s = f->s;
+    char *name = manifest_part_name_dup(s->mesh.size, f->part);
     char *path = fs_join_dup(s->apart ? s->path : s->out.partial, name);
     struct safetensors_header h = { 0 };
-    struct writing w = { .s = s, .path = path, .fd = -1 };
-    int ret = lay_out(s, &h, name, err);
+    struct writing w = { .f = f, .path = path, .fd = -1 };
+    int ret = lay_out(f, &h, name, err);
 
-    s->size = h.text.len + h.end;
+    f->size = h.text.len + h.end;
+    f->done = true;
     if (ret == 0)
-        ret = open_part(s, &w, name, err);
+        ret = open_part(&w, name, err);
     if (ret == 0)
-        ret = write_entries(s, &w, &h, err);
-    ret = close_part(s, &w, ret, err);
+        ret = write_entries(&w, &h, err);
+    ret = close_part(&w, ret, err);
     if (w.fd >= 0)
         close(w.fd);
     safetensors_header_clear(&h);
@@ -678,7 +735,9 @@ static void *write_beside(void *arg)
 {
     struct saver *s = arg;
 
-    s->ret = write_part(s, &s->err);
+    for (int k = 0; k < s->nshards && s->ret == 0; k++)
+        if (!s->shard[k].done)
+            s->ret = write_part(&s->shard[k], &s->err);
     if (s->ret < 0 && atomic_load(&s->stop))
         s->ret = 0; /* the other rank says why */
     atomic_store(&s->failed, s->ret < 0);
@@ -700,9 +759,9 @@ static void give_up(struct saver *s)
 /* ---- beginning ---- */
 
 /* Numbers of block I. */
-static uint64_t numbers_of(const struct saver *s, int i)
+static uint64_t numbers_of(const struct shard *f, int i)
 {
-    const struct parameters *p = &s->t->parameters;
+    const struct parameters *p = &f->stage->parameters;
 
     return i < BLOCK_SLOTS ? p->trained
                            : p->stored[i - BLOCK_SLOTS][p->program->nweights];
@@ -710,54 +769,72 @@ static uint64_t numbers_of(const struct saver *s, int i)
 
 /* Copies the state, so that training can continue.  Without memory for a copy the state
  * itself is written, and training waits. */
-static int take_copy(struct saver *s, struct err *err)
+static int take_copy(struct shard *f, struct err *err)
 {
-    const struct parameters *p = &s->t->parameters;
+    const struct saver *s = f->s;
+    struct comm *sharing = s->t->replicas.sharing;
+    const struct parameters *p = &f->stage->parameters;
+    const bool shares = sharing_applies(p);
     int blocks = BLOCK_SLOTS + p->slots, ret = 0;
 
     /* a rank that sends to rank 0 writes before it continues; but the replicas that
      * share its states do not wait for that */
-    s->owns = s->writes && (!s->apart || sharing_applies(s->t));
-    for (int i = BLOCK_WEIGHT; i < blocks && s->owns; i++) {
-        s->copy[i] = mem_alloc((numbers_of(s, i) + 1) * sizeof(float), "a copy to save",
+    f->owns = s->writes && (!s->apart || shares);
+    for (int i = BLOCK_WEIGHT; i < blocks && f->owns; i++) {
+        f->copy[i] = mem_alloc((numbers_of(f, i) + 1) * sizeof(float), "a copy to save",
                                s->apart ? err : NULL);
-        s->owns = s->copy[i] != NULL;
+        f->owns = f->copy[i] != NULL;
     }
-    if (!s->owns && s->apart && sharing_applies(s->t))
+    if (!f->owns && s->apart && shares)
         return -1;
-    if (s->owns)
+    if (f->owns)
         ret = parameters_gathers(p)
-                  ? sharing_fetch(s->t, SHARING_WEIGHTS, 0, s->copy[BLOCK_WEIGHT],
+                  ? sharing_fetch(p, sharing, SHARING_WEIGHTS, 0, f->copy[BLOCK_WEIGHT],
                                   (size_t)p->trained, err)
-                  : p->ops->copy_out(p->device, s->copy[BLOCK_WEIGHT], p->weight,
+                  : p->ops->copy_out(p->device, f->copy[BLOCK_WEIGHT], p->weight,
                                      (size_t)p->trained * sizeof(float), err);
-    for (int k = 0; k < p->slots && s->owns && ret == 0; k++)
-        ret = sharing_fetch(s->t, k, 0, s->copy[BLOCK_SLOTS + k],
-                            (size_t)numbers_of(s, BLOCK_SLOTS + k), err);
+    for (int k = 0; k < p->slots && f->owns && ret == 0; k++)
+        ret = sharing_fetch(p, sharing, k, 0, f->copy[BLOCK_SLOTS + k],
+                            (size_t)numbers_of(f, BLOCK_SLOTS + k), err);
     return ret;
 }
 
-/* Takes the copy and starts to write, or writes. */
-static int begin_part(struct saver *s, struct err *err)
+/* Takes the copy of a shard; or writes it, from the state itself. */
+static int begin_shard(struct shard *f, struct err *err)
 {
+    struct saver *s = f->s;
+    struct comm *sharing = s->t->replicas.sharing;
+    const bool shares = sharing_applies(&f->stage->parameters);
     int ret;
 
     if (!s->writes)
-        return s->serves ? sharing_serve(s->t, err) : 0;
-    ret = take_copy(s, err);
-    if (ret == 0 && !s->apart) {
-        if (s->owns && pthread_create(&s->thread, NULL, write_beside, s) == 0)
-            s->started = true;
-        else
-            write_beside(s);
-    }
-    if (sharing_applies(s->t)) {
+        return s->serves ? sharing_serve(&f->stage->parameters, sharing, err) : 0;
+    ret = take_copy(f, err);
+    if (ret == 0 && !s->apart && !f->owns && s->ret == 0)
+        s->ret = write_part(f, &s->err);
+    if (shares) {
         struct err lost = { 0 };
 
-        if (sharing_dismiss(s->t, ret < 0 ? &lost : err) < 0)
+        if (sharing_dismiss(sharing, ret < 0 ? &lost : err) < 0)
             ret = -1;
     }
     return ret;
+}
+
+/* Takes the copies and starts to write them, or writes. */
+static int begin_parts(struct saver *s, struct err *err)
+{
+    int ret = 0;
+
+    for (int k = 0; k < s->nshards && ret == 0; k++)
+        ret = begin_shard(&s->shard[k], err);
+    if (ret < 0 || !s->writes || s->apart)
+        return ret;
+    if (pthread_create(&s->thread, NULL, write_beside, s) == 0)
+        s->started = true;
+    else
+        write_beside(s);
+    return 0;
 }
 
 static int open_output(struct saver *s, const char *path, struct err *err)
@@ -809,20 +886,26 @@ static int join_output(struct saver *s, const char *path, struct err *err)
 /* Ranks that cannot access the directory send their shards to rank 0 now. */
 static int gather_parts(struct saver *s, struct err *err)
 {
-    int mine = s->apart ? s->part : -1, ret;
-    int *part = xcalloc((size_t)s->world->size, sizeof(*part));
+    const int parts = manifest_nparts(s->mesh.size);
+    double *from = xcalloc((size_t)parts + 1, sizeof(*from));
+    int ret;
 
-    ret = comm_run(s->world, comm_all_gather(&mine, part, sizeof(mine)), err);
-    for (int r = 1; r < s->world->size && ret == 0; r++) {
-        if (part[r] < 0)
+    for (int k = 0; k < s->nshards && s->apart; k++)
+        from[s->shard[k].part] = s->world->rank;
+    ret = comm_run(s->world, comm_all_reduce_f64(from, (size_t)parts), err);
+    for (int part = 0; part < parts && ret == 0; part++) {
+        const int r = (int)from[part];
+
+        if (!r)
             continue;
         if (s->world->rank == 0)
-            ret = take_part(s, r, part[r], err);
-        else if (s->world->rank == r)
-            ret = write_part(s, err);
+            ret = take_part(s, r, part, err);
+        for (int k = 0; k < s->nshards && s->world->rank == r; k++)
+            if (s->shard[k].part == part)
+                ret = write_part(&s->shard[k], err);
         ret = saver_agree(s->world, ret, err);
     }
-    free(part);
+    free(from);
     return ret;
 }
 
@@ -847,7 +930,7 @@ int saver_begin(struct saver *s, const char *path, const char *training,
     atomic_store(&s->failed, false);
     atomic_store(&s->stop, false);
     if (ret == 0 && !s->beside)
-        ret = begin_part(s, err);
+        ret = begin_parts(s, err);
     if (ret == 0 && !s->beside)
         ret = gather_parts(s, err);
     if (ret == 0 && s->apart)
@@ -892,51 +975,55 @@ const char *saver_last(const struct saver *s)
 
 /* ---- finishing: the manifest ---- */
 
-/* What each rank reports to rank 0: CRC-32 and held flag of N entries, then this. */
-struct part_sum {
-    uint64_t size;
-    uint32_t crc;
-    int32_t part; /* -1: wrote no file */
-};
+/* What rank 0 is told of each shard, in this place of all: CRC-32 and held flag of N
+ * entries, then this.  Numbers that a double has exactly: they are added up. */
+enum { SUM_SIZE, SUM_CRC, SUM_WRITTEN, SUM };
 
-static char *pack(const struct saver *s, size_t *bytes)
+static size_t sums_of(const struct saver *s)
 {
-    struct part_sum sum = { s->size, s->crc, s->writes ? s->part : -1 };
-    uint32_t *out;
-
-    *bytes = 2 * s->n * sizeof(*out) + sizeof(sum);
-    out = xcalloc(1, *bytes + 8);
-    for (size_t i = 0; i < s->n; i++) {
-        out[2 * i] = s->entry[i].crc;
-        out[2 * i + 1] = s->entry[i].held;
-    }
-    memcpy(out + 2 * s->n, &sum, sizeof(sum));
-    return (char *)out;
+    return 2 * s->shard->n + SUM;
 }
 
-static void add_tensors(const struct saver *s, struct manifest *m, const char *all,
-                        size_t bytes)
+static double *pack(const struct saver *s)
 {
-    size_t nparts = (size_t)m->nparts;
+    const size_t each = sums_of(s);
+    double *all =
+        xcalloc((size_t)manifest_nparts(s->mesh.size) * each + 1, sizeof(*all));
 
-    m->tensor = xcalloc(s->n + 1, sizeof(*m->tensor));
-    for (size_t i = 0; i < s->n; i++) {
-        const struct entry *e = &s->entry[i];
+    for (int k = 0; k < s->nshards && s->writes; k++) {
+        const struct shard *f = &s->shard[k];
+        double *out = all + (size_t)f->part * each;
+
+        for (size_t i = 0; i < f->n; i++) {
+            out[2 * i] = f->entry[i].crc;
+            out[2 * i + 1] = f->entry[i].held;
+        }
+        out += 2 * f->n;
+        out[SUM_SIZE] = (double)f->size;
+        out[SUM_CRC] = f->crc;
+        out[SUM_WRITTEN] = 1;
+    }
+    return all;
+}
+
+static void add_tensors(const struct saver *s, struct manifest *m, const double *all)
+{
+    const size_t nparts = (size_t)m->nparts, n = s->shard->n, each = sums_of(s);
+
+    m->tensor = xcalloc(n + 1, sizeof(*m->tensor));
+    for (size_t i = 0; i < n; i++) {
+        const struct entry *e = &s->shard->entry[i];
         uint64_t *held = describe_held(m);
         uint32_t *crc = pool_take(&m->pool, nparts * sizeof(*crc), sizeof(*crc));
 
         memset(crc, 0, nparts * sizeof(*crc));
-        for (int r = 0; r < s->world->size; r++) {
-            const char *of = all + (size_t)r * bytes;
-            struct part_sum sum;
-            uint32_t pair[2];
+        for (size_t part = 0; part < nparts; part++) {
+            const double *of = all + part * each;
 
-            memcpy(pair, of + 2 * i * sizeof(*pair), sizeof(pair));
-            memcpy(&sum, of + 2 * s->n * sizeof(*pair), sizeof(sum));
-            if (sum.part < 0 || !pair[1])
+            if (!(of[2 * n + SUM_WRITTEN] > 0) || !(of[2 * i + 1] > 0))
                 continue;
-            crc[sum.part] = pair[0];
-            held[sum.part / 64] |= UINT64_C(1) << sum.part % 64;
+            crc[part] = (uint32_t)of[2 * i];
+            held[part / 64] |= UINT64_C(1) << part % 64;
         }
         m->tensor[m->ntensors++] =
             (struct manifest_tensor){ .name = e->name,
@@ -951,23 +1038,22 @@ static void add_tensors(const struct saver *s, struct manifest *m, const char *a
     }
 }
 
-static void add_files(const struct saver *s, struct manifest *m, const char *all,
-                      size_t bytes)
+static void add_files(const struct saver *s, struct manifest *m, const double *all)
 {
-    size_t pair = 2 * sizeof(uint32_t);
+    const size_t each = sums_of(s);
 
     m->nfiles = (size_t)m->nparts + s->nsmall;
     m->file = xcalloc(m->nfiles + 1, sizeof(*m->file));
-    for (int r = 0; r < s->world->size; r++) {
-        struct part_sum sum;
+    for (int part = 0; part < m->nparts; part++) {
+        const double *sum = all + (size_t)part * each + 2 * s->shard->n;
         char *name;
 
-        memcpy(&sum, all + (size_t)r * bytes + s->n * pair, sizeof(sum));
-        if (sum.part < 0)
+        if (!(sum[SUM_WRITTEN] > 0))
             continue;
-        name = manifest_part_name_dup(s->mesh.size, sum.part);
-        m->file[sum.part] = (struct manifest_file){ pool_strdup(&m->pool, name),
-                                                    sum.size, sum.crc, sum.part };
+        name = manifest_part_name_dup(s->mesh.size, part);
+        m->file[part] = (struct manifest_file){ pool_strdup(&m->pool, name),
+                                                (uint64_t)sum[SUM_SIZE],
+                                                (uint32_t)sum[SUM_CRC], part };
         free(name);
     }
     for (size_t i = 0; i < s->nsmall; i++)
@@ -976,11 +1062,10 @@ static void add_files(const struct saver *s, struct manifest *m, const char *all
                                     -1 };
 }
 
-static int write_manifest(struct saver *s, const char *all, size_t bytes,
-                          struct err *err)
+static int write_manifest(struct saver *s, const double *all, struct err *err)
 {
     const struct checkpoint *c = s->c;
-    const struct parameters *store = &s->t->parameters;
+    const struct parameters *store = &s->t->stage->parameters;
     struct manifest m = { .nparts = manifest_nparts(s->mesh.size),
                           .stages = s->mesh.stages,
                           .keep_vocab = s->mesh.keep_vocab,
@@ -992,8 +1077,8 @@ static int write_manifest(struct saver *s, const char *all, size_t bytes,
 
     memcpy(m.mesh, s->mesh.size, sizeof(m.mesh));
     if (describe_sources(&m, c, NULL, NULL, err) == 0) {
-        add_files(s, &m, all, bytes);
-        add_tensors(s, &m, all, bytes);
+        add_files(s, &m, all);
+        add_tensors(s, &m, all);
         ret =
             manifest_list_states(&m, store->state, (size_t)store->slots, s->path, err);
     }
@@ -1004,13 +1089,13 @@ static int write_manifest(struct saver *s, const char *all, size_t bytes,
 }
 
 /* On rank 0: writes the remaining files and renames the directory. */
-static int complete(struct saver *s, const char *all, size_t bytes, struct err *err)
+static int complete(struct saver *s, const double *all, struct err *err)
 {
     for (size_t i = 0; i < s->nsmall; i++)
         if (outdir_write(&s->out, s->small[i].name, s->small[i].text, s->small[i].n,
                          s->small[i].mode, err) < 0)
             return -1;
-    if (write_manifest(s, all, bytes, err) < 0)
+    if (write_manifest(s, all, err) < 0)
         return -1;
     return outdir_finish(&s->out, err);
 }
@@ -1029,24 +1114,24 @@ static int finish_beside(struct saver *s, struct err *err)
 
 static int finish_parts(struct saver *s, struct err *err)
 {
-    size_t bytes;
-    char *mine, *all;
+    double *all;
     int ret;
 
     wait_for_thread(s);
     if (s->ret < 0)
         *err = s->err;
     ret = saver_agree(s->world, s->ret, err);
-    mine = pack(s, &bytes);
-    all = xcalloc((size_t)s->world->size, bytes);
+    all = pack(s);
     if (ret == 0)
-        ret = comm_run(s->world, comm_all_gather(mine, all, bytes), err);
+        ret = comm_run(s->world,
+                       comm_all_reduce_f64(all, (size_t)manifest_nparts(s->mesh.size) *
+                                                    sums_of(s)),
+                       err);
     if (ret == 0) {
         if (s->world->rank == 0)
-            ret = complete(s, all, bytes, err);
+            ret = complete(s, all, err);
         ret = saver_agree(s->world, ret, err);
     }
-    free(mine);
     free(all);
     return ret;
 }

@@ -13,10 +13,9 @@ struct request {
     int slot;
 };
 
-bool sharing_applies(const struct trainer *t)
+bool sharing_applies(const struct parameters *p)
 {
-    return t->parameters.owner.size > 1 &&
-           (t->parameters.slots > 0 || parameters_gathers(&t->parameters));
+    return p->owner.size > 1 && (p->slots > 0 || parameters_gathers(p));
 }
 
 /* The weight that has number AT of slot K, and in *IN which of its numbers. */
@@ -56,10 +55,9 @@ static int owner_of(const struct parameters *p, int k, uint64_t at, uint64_t *le
 }
 
 /* Copies N elements from AT, which this rank owns, of slot K to BUF; of one weight. */
-static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
-                    struct err *err)
+static int copy_own(const struct parameters *p, int k, uint64_t at, float *buf,
+                    size_t n, struct err *err)
 {
-    const struct parameters *p = &t->parameters;
     uint64_t in;
     int i;
 
@@ -71,11 +69,9 @@ static int copy_own(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
 }
 
 /* The same of those that rank R of the replicas owns, which serves. */
-static int copy_other(struct trainer *t, int r, int k, uint64_t at, float *buf,
-                      size_t n, struct err *err)
+static int copy_other(struct comm *c, int r, int k, uint64_t at, float *buf, size_t n,
+                      struct err *err)
 {
-    struct comm *c = t->replicas.sharing;
-
     for (size_t done = 0, some; done < n; done += some) {
         struct request ask = { .at = at + done, .slot = k };
 
@@ -88,18 +84,16 @@ static int copy_other(struct trainer *t, int r, int k, uint64_t at, float *buf,
     return 0;
 }
 
-int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
-                  struct err *err)
+int sharing_fetch(const struct parameters *p, struct comm *c, int k, uint64_t at,
+                  float *buf, size_t n, struct err *err)
 {
-    const struct parameters *p = &t->parameters;
-
     while (n) {
         uint64_t left;
         int r = owner_of(p, k, at, &left);
         size_t some = left < n ? (size_t)left : n;
 
-        if ((r == p->owner.rank ? copy_own(t, k, at, buf, some, err)
-                                : copy_other(t, r, k, at, buf, some, err)) < 0)
+        if ((r == p->owner.rank ? copy_own(p, k, at, buf, some, err)
+                                : copy_other(c, r, k, at, buf, some, err)) < 0)
             return -1;
         at += some;
         buf += some;
@@ -108,9 +102,8 @@ int sharing_fetch(struct trainer *t, int k, uint64_t at, float *buf, size_t n,
     return 0;
 }
 
-int sharing_serve(struct trainer *t, struct err *err)
+int sharing_serve(const struct parameters *p, struct comm *c, struct err *err)
 {
-    struct comm *c = t->replicas.sharing;
     float *buf = xmalloc(PIECE);
     struct request ask = { .n = 1 };
     int ret = 0;
@@ -118,7 +111,7 @@ int sharing_serve(struct trainer *t, struct err *err)
     while (ret == 0 && ask.n) {
         ret = c->ops->receive(c, &ask, sizeof(ask), 0, err);
         if (ret == 0 && ask.n &&
-            (copy_own(t, ask.slot, ask.at, buf, (size_t)ask.n, err) < 0 ||
+            (copy_own(p, ask.slot, ask.at, buf, (size_t)ask.n, err) < 0 ||
              c->ops->send(c, buf, (size_t)ask.n * sizeof(float), 0, err) < 0))
             ret = -1;
     }
@@ -126,10 +119,9 @@ int sharing_serve(struct trainer *t, struct err *err)
     return ret;
 }
 
-int sharing_dismiss(struct trainer *t, struct err *err)
+int sharing_dismiss(struct comm *c, struct err *err)
 {
     const struct request none = { 0 };
-    struct comm *c = t->replicas.sharing;
     int ret = 0;
 
     for (int r = 1; r < c->size && ret == 0; r++)

@@ -27,14 +27,18 @@ bool trainer_balances(const struct trainer_terms *t)
     return t->balance > 0 || t->router_z > 0;
 }
 
-/* The largest number of micro-batches in flight on this stage: forward done, backward
+/* The largest number of micro-batches in flight on STAGE: forward done, backward
  * not. */
-static int most_in_flight(const struct action_row *row)
+static int most_in_flight(const struct action_row *row, int stage)
 {
     int now = 0, most = 0;
 
     for (size_t i = 0; i < row->n; i++) {
-        now += row->v[i].kind == ACTION_FORWARD ? 1 : -1;
+        const struct action *a = &row->v[i];
+
+        if (a->stage != stage || a->kind == ACTION_INPUT)
+            continue;
+        now += a->kind == ACTION_FORWARD ? 1 : -1;
         most = now > most ? now : most;
     }
     return most;
@@ -57,78 +61,95 @@ static struct engine_limits limits_of(const struct trainer *t, size_t segments)
                                    .sources = sources };
 }
 
+static void close_engines(struct trainer_stage *s)
+{
+    for (int i = 0; i < s->in_flight && s->engine; i++) {
+        engine_free(s->engine[i]);
+        s->engine[i] = NULL;
+    }
+    engine_free(s->scorer);
+    s->scorer = NULL;
+}
+
 /* Opens engines for micro-batches of up to SEGMENTS documents; none may be in
  * flight. */
 static int open_engines(struct trainer *t, size_t segments, struct err *err)
 {
     const struct engine_limits limits = limits_of(t, segments);
 
-    for (int i = 0; i < t->in_flight; i++) {
-        engine_free(t->engine[i]);
-        t->engine[i] = NULL;
-    }
-    engine_free(t->scorer);
-    t->scorer = NULL;
+    for (int k = 0; k < t->nstages; k++)
+        close_engines(&t->stage[k]);
     t->segments = segments;
-    for (int i = 0; i < t->in_flight; i++) {
-        if (engine_open(&t->engine[i], t->program, t->ops, t->device,
-                        t->parameters.matrix, &t->groups, &limits, err) < 0)
-            return -1;
-        engine_drop(t->engine[i], t->options.seed);
-        shards_follow(&t->shards, t->engine[i]);
+    for (int k = 0; k < t->nstages; k++) {
+        struct trainer_stage *s = &t->stage[k];
+
+        for (int i = 0; i < s->in_flight; i++) {
+            if (engine_open(&s->engine[i], s->program, t->ops, t->device,
+                            s->parameters.matrix, &s->groups, &limits, err) < 0)
+                return -1;
+            engine_drop(s->engine[i], t->options.seed);
+            shards_follow(&s->shards, s->engine[i]);
+        }
     }
     return 0;
 }
 
-static int open_scorer(struct trainer *t, struct err *err)
+static int open_scorer(const struct trainer *t, struct trainer_stage *s,
+                       struct err *err)
 {
     const struct engine_limits limits = limits_of(t, t->segments);
 
-    if (engine_open(&t->scorer, t->scored, t->ops, t->device, t->parameters.matrix,
-                    &t->groups, &limits, err) < 0)
+    if (engine_open(&s->scorer, s->scored, t->ops, t->device, s->parameters.matrix,
+                    &s->groups, &limits, err) < 0)
         return -1;
-    shards_follow(&t->scored_shards, t->scorer);
+    shards_follow(&s->scored_shards, s->scorer);
     return 0;
 }
 
 /* Makes the program of the evaluation, if training's has dropout or another loss. */
-static int make_scored(struct trainer *t, const struct model *m,
-                       const struct mesh *mesh, const int coord[MESH_NAXES],
-                       struct err *err)
+static int make_scored(const struct trainer *t, struct trainer_stage *s,
+                       const struct model *m, struct err *err)
 {
     const struct program_options options = { .tail = trainer_tail(t->options.loss),
-                                             .whole = mesh->size[MESH_SP] > 1,
+                                             .whole = t->mesh.size[MESH_SP] > 1,
                                              .deterministic = t->options.deterministic,
                                              .rounded =
                                                  t->options.compute == FORMAT_BF16,
                                              .half = t->options.compute == FORMAT_F16 };
     bool drops = false;
 
-    for (int i = 0; i < t->program->nforward; i++) {
-        const struct inst *inst = &t->program->inst[i];
+    for (int i = 0; i < s->program->nforward; i++) {
+        const struct inst *inst = &s->program->inst[i];
 
         drops |= inst->op == OP_DROPOUT ||
                  (inst->op == OP_ATTENTION && inst->attention.drop > 0);
     }
-    if (!drops && t->program->noutputs == 1 && !(t->options.terms.smooth > 0) &&
+    if (!drops && s->program->noutputs == 1 && !(t->options.terms.smooth > 0) &&
         !(t->options.terms.z > 0))
         return 0;
-    if (program_build(&t->scored, m, mesh, coord, &options, err) < 0)
+    if (program_build(&s->scored, m, &s->program->mesh, s->program->coord, &options,
+                      err) < 0)
         return -1;
-    assert(t->scored->nweights == t->program->nweights);
-    for (int i = 0; i < t->program->nweights; i++)
-        assert(t->scored->weight[i].tensor == t->program->weight[i].tensor);
-    shards_open(&t->scored_shards, &t->gradients, t->scored);
+    assert(s->scored->nweights == s->program->nweights);
+    for (int i = 0; i < s->program->nweights; i++)
+        assert(s->scored->weight[i].tensor == s->program->weight[i].tensor);
+    shards_open(&s->scored_shards, &s->gradients, s->scored);
     return 0;
 }
 
 static int make_engines(struct trainer *t, struct err *err)
 {
-    t->in_flight = most_in_flight(&t->table.row[t->program->coord[MESH_PP]]);
-    t->engine = xcalloc((size_t)t->in_flight + 1, sizeof(*t->engine));
-    t->holds = xmalloc(((size_t)t->in_flight + 1) * sizeof(*t->holds));
-    for (int i = 0; i < t->in_flight; i++)
-        t->holds[i] = -1;
+    const struct action_row *row = &t->table.row[t->coord[MESH_PP]];
+
+    for (int k = 0; k < t->nstages; k++) {
+        struct trainer_stage *s = &t->stage[k];
+
+        s->in_flight = most_in_flight(row, s->number);
+        s->engine = xcalloc((size_t)s->in_flight + 1, sizeof(*s->engine));
+        s->holds = xmalloc(((size_t)s->in_flight + 1) * sizeof(*s->holds));
+        for (int i = 0; i < s->in_flight; i++)
+            s->holds[i] = -1;
+    }
     return open_engines(t, (size_t)t->options.micro_batch, err);
 }
 
@@ -158,7 +179,7 @@ int trainer_make_room(struct trainer *t, const struct sample *sample, size_t n,
  * subtree; 0: gradients are added in order. */
 static int find_levels(const struct trainer *t, int *levels, struct err *err)
 {
-    int share = t->table.micro_batches, dp = t->program->mesh.size[MESH_DP];
+    int share = t->table.micro_batches, dp = t->mesh.size[MESH_DP];
 
     *levels = 0;
     if (!t->options.deterministic)
@@ -174,80 +195,70 @@ static int find_levels(const struct trainer *t, int *levels, struct err *err)
     return 0;
 }
 
-/* Makes the parameters, and what sums their gradients. */
-static int open_parameters(struct trainer *t, struct checkpoint *c, struct err *err)
+/* Makes the parameters of stage S. */
+static int open_parameters(const struct trainer *t, struct trainer_stage *s,
+                           struct checkpoint *c, struct err *err)
 {
     const struct parameters_owner one = { .size = 1, .offloads = t->options.offload };
     const struct comm *sharing = t->replicas.sharing;
     const struct parameters_owner own = { sharing->rank,      sharing->size,
                                           t->options.zero,    t->options.deterministic,
                                           t->options.offload, t->options.compute };
-    struct parameters *p = &t->parameters;
-    int levels;
+    struct parameters *p = &s->parameters;
 
-    if (find_levels(t, &levels, err) < 0 ||
-        parameters_open_as(p, c, t->program, t->ops, t->device,
+    if (parameters_open_as(p, c, s->program, t->ops, t->device,
                            t->options.optimizer.kind, t->options.zero ? own : one,
                            t->options.frozen, t->groups.tensor, t->threads, err) < 0 ||
-        parameters_find_shared(p, t->groups.pipe, err) < 0 ||
         (c->drawn && init_parameters(p, t->options.seed, err) < 0) ||
         magnitudes_follow(p, c->adapter, t->groups.tensor, t->replicas.sharing,
-                          t->threads, err) < 0 ||
-        (t->options.terms.average > 0 && parameters_keep_average(p, err) < 0))
+                          t->threads, err) < 0)
         return -1;
-    if (gradients_open(&t->gradients, p, &t->groups, t->replicas, levels, err) < 0)
-        return -1;
-    shards_open(&t->shards, &t->gradients, t->program);
-    return wholes_open(&t->optimizer.wholes, p, t->groups.tensor, t->threads, err);
+    return t->options.terms.average > 0 ? parameters_keep_average(p, err) : 0;
 }
 
-/* The table must have the right number of ranks and micro-batches and only unsplit
- * backward actions, in the same order on all stages, because messages arrive in
- * order. */
-int trainer_check_table(const struct action_table *a, int pp, int micro_batches,
-                        struct err *err)
+/* Makes what sums their gradients. */
+static int open_gradients(const struct trainer *t, struct trainer_stage *s, int levels,
+                          struct err *err)
 {
-    double *one = xmalloc((size_t)pp * sizeof(*one));
-    struct pipe_times times = { one, one, one, 0, 0, 0, 0 };
-    struct pipe_result result;
-    int ret = -1;
+    struct parameters *p = &s->parameters;
 
-    for (int i = 0; i < pp; i++)
-        one[i] = 1;
-    if (a->ranks != pp || a->stages != pp || a->micro_batches != micro_batches) {
-        err_set(err, ERR_INPUT,
-                "a schedule of %d ranks, %d stages and %d micro-batches; "
-                "here are %d ranks with a stage each, and %d micro-batches",
-                a->ranks, a->stages, a->micro_batches, pp, micro_batches);
-        goto out;
-    }
-    for (int r = 0; r < pp; r++) {
-        int seen[2] = { 0 };
+    if (gradients_open(&s->gradients, p, &s->groups, t->replicas, levels, err) < 0)
+        return -1;
+    shards_open(&s->shards, &s->gradients, s->program);
+    if (wholes_open(&s->wholes, p, t->groups.tensor, t->threads, err) < 0)
+        return -1;
+    return t->options.compute == FORMAT_F32
+               ? 0
+               : rounded_open(&s->rounded, p, t->options.compute, err);
+}
 
-        for (size_t i = 0; i < a->row[r].n; i++) {
+/* What the micro-batches of a stage need to come one after another in: messages arrive
+ * in order, and gradients are added in it. */
+enum { SEEN_FORWARD, SEEN_INPUT, SEEN_WEIGHT, SEEN };
+
+static int check_order(const struct action_table *a, struct err *err)
+{
+    static const bool counts[ACTION_KINDS][SEEN] = {
+        [ACTION_FORWARD] = { [SEEN_FORWARD] = true },
+        [ACTION_BACKWARD] = { [SEEN_INPUT] = true, [SEEN_WEIGHT] = true },
+        [ACTION_INPUT] = { [SEEN_INPUT] = true },
+        [ACTION_WEIGHT] = { [SEEN_WEIGHT] = true }
+    };
+    int *seen = xcalloc((size_t)a->stages * SEEN + 1, sizeof(*seen)), ret = 0;
+
+    for (int r = 0; r < a->ranks && ret == 0; r++)
+        for (size_t i = 0; i < a->row[r].n && ret == 0; i++) {
             const struct action *v = &a->row[r].v[i];
 
-            if (v->kind != ACTION_FORWARD && v->kind != ACTION_BACKWARD) {
-                err_set(err, ERR_INPUT,
-                        "a schedule with gradients of inputs and of weights apart "
-                        "cannot be trained by");
-                goto out;
-            }
-            if (v->stage != r || v->micro_batch != seen[v->kind == ACTION_BACKWARD]++) {
-                err_set(err, ERR_INPUT,
-                        "a schedule whose rank %d does not take the micro-batches of "
-                        "stage %d in order cannot be trained by",
-                        r, r);
-                goto out;
-            }
+            for (int k = 0; k < SEEN && ret == 0; k++)
+                if (counts[v->kind][k] && v->micro_batch != seen[v->stage * SEEN + k]++)
+                    ret = err_set(err, ERR_INPUT,
+                                  "a schedule whose rank %d does not take the "
+                                  "micro-batches of stage %d in order cannot be "
+                                  "trained by",
+                                  r, v->stage);
         }
-    }
-    if (action_check(a, err) < 0 || pipe_simulate(&result, a, &times, err) < 0)
-        goto out;
-    pipe_result_clear(&result);
-    ret = 0;
-out:
-    free(one);
+    free(seen);
     return ret;
 }
 
@@ -255,16 +266,67 @@ static void copy_table(struct action_table *to, const struct action_table *from)
 {
     action_table_init(to, from->ranks, from->stages, from->micro_batches);
     memcpy(to->rank_of, from->rank_of, (size_t)from->stages * sizeof(*to->rank_of));
+    to->chains = from->chains;
     for (int r = 0; r < from->ranks; r++)
         for (size_t i = 0; i < from->row[r].n; i++)
             action_add(to, r, from->row[r].v[i].kind, from->row[r].v[i].stage,
                        from->row[r].v[i].micro_batch);
 }
 
-static int open_table(struct trainer *t, const struct mesh *mesh, struct err *err)
+/* Does every action's turn come, where a rank takes them one by one? */
+static int check_turns(const struct action_table *a, struct err *err)
+{
+    double *one = xmalloc((size_t)a->ranks * sizeof(*one));
+    const struct pipe_times times = { one, one, one, 0, 0, 0, 0 };
+    struct pipe_result result;
+    struct action_table apart;
+    int ret;
+
+    for (int i = 0; i < a->ranks; i++)
+        one[i] = 1;
+    copy_table(&apart, a);
+    ret = pipe_simulate(&result, &apart, &times, err);
+    if (ret == 0)
+        pipe_result_clear(&result);
+    action_table_clear(&apart);
+    free(one);
+    return ret;
+}
+
+int trainer_check_table(const struct action_table *a, int pp, int micro_batches,
+                        struct err *err)
+{
+    if (a->ranks != pp || a->stages < pp || a->micro_batches != micro_batches)
+        return err_set(err, ERR_INPUT,
+                       "a schedule of %d ranks, %d stages and %d micro-batches; "
+                       "here are %d ranks, and %d micro-batches",
+                       a->ranks, a->stages, a->micro_batches, pp, micro_batches);
+    if (a->chains > 1)
+        return err_set(err, ERR_INPUT,
+                       "a schedule of %d copies of the model cannot be trained by",
+                       a->chains);
+    for (int r = 0; r < pp; r++)
+        if (!a->row[r].n)
+            return err_set(err, ERR_INPUT, "rank %d does nothing", r);
+    return action_check(a, err) < 0 || check_order(a, err) < 0 ? -1
+                                                               : check_turns(a, err);
+}
+
+bool trainer_splits(const struct action_table *a)
+{
+    for (int r = 0; r < a->ranks; r++)
+        for (size_t i = 0; i < a->row[r].n; i++)
+            if (a->row[r].v[i].kind == ACTION_INPUT)
+                return true;
+    return false;
+}
+
+static int open_table(struct trainer *t, struct err *err)
 {
     const struct trainer_options *o = &t->options;
-    int share = o->micro_batch * mesh->size[MESH_DP] * mesh->size[MESH_EP];
+    const int *size = t->mesh.size;
+    const int share = o->micro_batch * size[MESH_DP] * size[MESH_EP],
+              pp = size[MESH_PP];
 
     if (o->micro_batch < 1 || o->global < share || o->global % share)
         return err_set(
@@ -274,13 +336,49 @@ static int open_table(struct trainer *t, const struct mesh *mesh, struct err *er
             o->global, share);
     t->loss =
         xcalloc((size_t)(o->global / o->micro_batch) * TRAINER_TERMS, sizeof(*t->loss));
-    if (!o->table)
-        return order_make(&t->table, o->order, mesh->size[MESH_PP], o->global / share,
-                          1, err);
-    if (trainer_check_table(o->table, mesh->size[MESH_PP], o->global / share, err) < 0)
+    if (o->table)
+        copy_table(&t->table, o->table);
+    else if (order_make(&t->table, o->order, pp, o->global / share,
+                        o->chunks ? o->chunks : order_chunks(o->order), err) < 0)
         return -1;
-    copy_table(&t->table, o->table);
+    return trainer_check_table(&t->table, pp, o->global / share, err);
+}
+
+int trainer_staged(struct mesh *out, const struct mesh *mesh,
+                   const struct checkpoint *c, int stages, struct err *err)
+{
+    int size[MESH_NAXES];
+
+    *out = *mesh;
+    if (stages == mesh->size[MESH_PP])
+        return 0;
+    memcpy(size, mesh->size, sizeof(size));
+    size[MESH_PP] = stages;
+    if (mesh_set(out, size, &c->mesh, err) < 0)
+        return -1;
+    out->pad_vocab = mesh->pad_vocab;
     return 0;
+}
+
+/* Finds the stages of this rank, and how they reach others. */
+static void list_stages(struct trainer *t)
+{
+    const int rank = t->coord[MESH_PP], stages = t->table.stages;
+
+    t->stage = xcalloc((size_t)stages, sizeof(*t->stage));
+    if (stages > t->mesh.size[MESH_PP])
+        t->flows = flows_open(t->groups.pipe, t->table.rank_of, stages);
+    for (int s = 0; s < stages; s++) {
+        struct trainer_stage *own = &t->stage[t->nstages];
+
+        if (t->table.rank_of[s] != rank)
+            continue;
+        own->number = s;
+        own->groups = t->groups;
+        if (t->flows)
+            own->groups.pipe = flows_of(t->flows, s);
+        t->nstages++;
+    }
 }
 
 /* The ranks that have the same weights: replicas, and the ranks that share the tokens
@@ -308,31 +406,84 @@ static int group_replicas(struct trainer *t, struct err *err)
     return ret;
 }
 
+static int build_programs(struct trainer *t, const struct model *m, struct err *err)
+{
+    const struct trainer_options *o = &t->options;
+    const struct program_options program = { .tail = trainer_tail(o->loss),
+                                             .reverse = true,
+                                             .split = trainer_splits(&t->table),
+                                             .deterministic = o->deterministic,
+                                             .rounded = o->compute == FORMAT_BF16,
+                                             .half = o->compute == FORMAT_F16,
+                                             .recompute = o->recompute,
+                                             .balance = trainer_balances(&o->terms),
+                                             .loads = o->terms.bias_speed > 0,
+                                             .smooth = o->terms.smooth,
+                                             .z = o->terms.z,
+                                             .dropout = o->dropout };
+
+    for (int k = 0; k < t->nstages; k++) {
+        struct trainer_stage *s = &t->stage[k];
+        int coord[MESH_NAXES];
+
+        memcpy(coord, t->coord, sizeof(coord));
+        coord[MESH_PP] = s->number;
+        if (program_build(&s->program, m, &t->staged, coord, &program, err) < 0 ||
+            reverse_check_model(s->program, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int check_backend(const struct trainer *t, const struct checkpoint *c,
+                         struct err *err)
+{
+    struct choice_need need = { .checkpoint = c,
+                                .form = t->options.frozen,
+                                .trains = true,
+                                .update =
+                                    optimizer_table[t->options.optimizer.kind].update };
+
+    for (int k = 0; k < t->nstages; k++) {
+        need.program = t->stage[k].program;
+        if (choice_supports(t->ops, &need, NULL, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Opens what the stages keep: first the weights of all of them. */
+static int open_stages(struct trainer *t, struct checkpoint *c, struct err *err)
+{
+    struct parameters **p = xcalloc((size_t)t->nstages + 1, sizeof(*p));
+    int levels, ret = find_levels(t, &levels, err);
+
+    for (int k = 0; k < t->nstages && ret == 0; k++) {
+        p[k] = &t->stage[k].parameters;
+        ret = open_parameters(t, &t->stage[k], c, err);
+    }
+    if (ret == 0)
+        ret = ties_find(&t->ties, p, t->nstages, t->groups.pipe, t->table.stages, err);
+    free(p);
+    for (int k = 0; k < t->nstages && ret == 0; k++)
+        ret = open_gradients(t, &t->stage[k], levels, err);
+    if (ret == 0)
+        ret = make_engines(t, err);
+    for (int k = 0; k < t->nstages && ret == 0; k++)
+        ret = make_scored(t, &t->stage[k], c->model, err);
+    return ret;
+}
+
 int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mesh,
                  const struct runner_machine *machine, struct comm *world,
                  const struct trainer_options *options, struct err *err)
 {
-    struct program_options program = { .tail = trainer_tail(options->loss),
-                                       .reverse = true,
-                                       .deterministic = options->deterministic,
-                                       .rounded = options->compute == FORMAT_BF16,
-                                       .half = options->compute == FORMAT_F16,
-                                       .recompute = options->recompute,
-                                       .balance = trainer_balances(&options->terms),
-                                       .loads = options->terms.bias_speed > 0,
-                                       .smooth = options->terms.smooth,
-                                       .z = options->terms.z,
-                                       .dropout = options->dropout };
-    struct choice_need need = { .checkpoint = c,
-                                .form = options->frozen,
-                                .trains = true,
-                                .update =
-                                    optimizer_table[options->optimizer.kind].update };
     int coord[MESH_NAXES];
 
     *t = (struct trainer){
         .options = *options,
         .ops = machine->ops ? machine->ops : backend_find("cpu", err),
+        .mesh = *mesh,
         .groups = { .across = machine->across ? machine->across : mesh->size[MESH_SP],
                     .trains = true },
         .threads = machine->threads,
@@ -344,29 +495,40 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
     if (t->options.hsdp * mesh->size[MESH_SP] == 1) /* a rank alone shares nothing */
         t->options.zero = 0;
     mesh_coord(mesh, world->rank, coord);
-    if (!t->ops || open_table(t, mesh, err) < 0 ||
+    memcpy(t->coord, coord, sizeof(coord));
+    if (!t->ops || open_table(t, err) < 0 ||
+        trainer_staged(&t->staged, mesh, c, t->table.stages, err) < 0 ||
         runner_group(&t->groups.tensor, world, mesh, coord, MESH_TP, err) < 0 ||
         runner_group(&t->groups.sequence, world, mesh, coord, MESH_SP, err) < 0 ||
         runner_group(&t->groups.pipe, world, mesh, coord, MESH_PP, err) < 0 ||
         runner_group(&t->groups.expert, world, mesh, coord, MESH_EP, err) < 0 ||
         runner_group_over(&t->data, world, mesh, coord, MESH_DP, MESH_EP, err) < 0 ||
         runner_group_over(&t->copies, world, mesh, coord, MESH_DP, MESH_SP, err) < 0 ||
-        group_replicas(t, err) < 0 ||
-        program_build(&t->program, c->model, mesh, coord, &program, err) < 0 ||
-        reverse_check_model(t->program, err) < 0)
+        group_replicas(t, err) < 0)
         goto fail;
-    need.program = t->program;
-    if (choice_supports(t->ops, &need, NULL, err) < 0 ||
+    list_stages(t);
+    if (build_programs(t, c->model, err) < 0 || check_backend(t, c, err) < 0 ||
         runner_device(&t->device, t->ops, machine, world, err) < 0 ||
-        open_parameters(t, c, err) < 0 ||
-        (options->compute != FORMAT_F32 &&
-         rounded_open(&t->rounded, &t->parameters, options->compute, err) < 0) ||
-        make_engines(t, err) < 0 || make_scored(t, c->model, mesh, coord, err) < 0)
+        open_stages(t, c, err) < 0)
         goto fail;
     return 0;
 fail:
     trainer_close(t);
     return -1;
+}
+
+static void close_stage(struct trainer_stage *s)
+{
+    close_engines(s);
+    free(s->engine);
+    free(s->holds);
+    program_free(s->scored);
+    shards_close(&s->shards);
+    shards_close(&s->scored_shards);
+    wholes_close(s->wholes);
+    gradients_close(&s->gradients);
+    rounded_close(&s->rounded);
+    parameters_close(&s->parameters);
 }
 
 void trainer_close(struct trainer *t)
@@ -377,22 +539,16 @@ void trainer_close(struct trainer *t)
                              t->data,          t->groups.pipe,     t->groups.sequence,
                              t->groups.expert, t->groups.tensor };
 
-    for (int i = 0; i < t->in_flight && t->engine; i++)
-        engine_free(t->engine[i]);
-    free(t->engine);
-    engine_free(t->scorer);
-    program_free(t->scored);
-    free(t->holds);
+    for (int k = 0; k < t->nstages; k++)
+        close_stage(&t->stage[k]);
+    ties_close(&t->ties);
     free(t->loss);
-    shards_close(&t->shards);
-    shards_close(&t->scored_shards);
-    wholes_close(t->optimizer.wholes);
-    gradients_close(&t->gradients);
-    rounded_close(&t->rounded);
-    parameters_close(&t->parameters);
     if (t->device)
         t->ops->close(t->device);
-    program_free(t->program);
+    for (int k = 0; k < t->nstages; k++)
+        program_free(t->stage[k].program);
+    free(t->stage);
+    flows_close(t->flows);
     action_table_clear(&t->table);
     for (size_t i = 0; i < sizeof(group) / sizeof(*group); i++)
         if (group[i])
@@ -402,26 +558,26 @@ void trainer_close(struct trainer *t)
 
 /* ---- a step ---- */
 
-/* Index of the engine that has MICRO_BATCH (-1: of a free engine). */
-static int find_engine(const struct trainer *t, int micro_batch)
+/* Index of the engine of S that has MICRO_BATCH (-1: of a free engine). */
+static int find_engine(const struct trainer_stage *s, int micro_batch)
 {
     int i = 0;
 
-    while (t->holds[i] != micro_batch)
+    while (s->holds[i] != micro_batch)
         i++;
     return i;
 }
 
 /* Adds the losses of N segments to *SUM. */
-static int add_loss(const struct trainer *t, struct engine *e, const struct segment *s,
-                    size_t n, double *sum, struct err *err)
+static int add_loss(const struct trainer_stage *own, struct engine *e,
+                    const struct segment *s, size_t n, double *sum, struct err *err)
 {
-    const struct program *p = t->program;
+    const struct program *p = own->program;
     const bool texts = p->value[p->output[0].value].rows == ROWS_ONE;
     const float *nll;
     size_t rows;
 
-    if (!engine_has_output(e, 0) || (texts && t->groups.sequence->rank > 0))
+    if (!engine_has_output(e, 0) || (texts && own->groups.sequence->rank > 0))
         return 0;
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
@@ -433,13 +589,13 @@ static int add_loss(const struct trainer *t, struct engine *e, const struct segm
 }
 
 /* Adds the further terms of the loss to SUM[TRAINER_TERMS]. */
-static int add_terms(const struct trainer *t, struct engine *e, double *sum,
+static int add_terms(const struct trainer_stage *s, struct engine *e, double *sum,
                      struct err *err)
 {
     const float *term;
     size_t rows;
 
-    if (e == t->scorer || t->program->noutputs < 2 || t->groups.sequence->rank > 0)
+    if (e == s->scorer || s->program->noutputs < 2 || s->groups.sequence->rank > 0)
         return 0;
     if (engine_output(e, 1, &term, &rows, err) < 0)
         return -1;
@@ -475,7 +631,8 @@ static struct segment *segments_of(const struct trainer *t, const struct sample 
             if (sample[i].type)
                 s[at].input[FEED_TOKEN_TYPES] = sample[i].type + from;
             if (source)
-                segment_source(&s[at], t->program, sample[i].source, sample[i].nsource);
+                segment_source(&s[at], t->stage->program, sample[i].source,
+                               sample[i].nsource);
             at++;
         }
     *count = at;
@@ -492,9 +649,9 @@ static bool has_labels(const struct sample *s, const struct loss_info *loss)
 
 /* Adds the losses of N samples, functions of the likelihoods of their tokens, to *SUM,
  * and unless in an evaluation gives E the weights of these. */
-static int add_tokens(const struct trainer *t, struct engine *e,
-                      const struct sample *sample, size_t n, double *sum,
-                      struct err *err)
+static int add_tokens(const struct trainer *t, const struct trainer_stage *own,
+                      struct engine *e, const struct sample *sample, size_t n,
+                      double *sum, struct err *err)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
     size_t rows, at = 0;
@@ -503,7 +660,7 @@ static int add_tokens(const struct trainer *t, struct engine *e,
     int ret = 0;
 
     if (!engine_has_output(e, 0))
-        return e == t->scorer ? 0 : engine_weigh(e, NULL, 0, err);
+        return e == own->scorer ? 0 : engine_weigh(e, NULL, 0, err);
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
     weight = xcalloc(rows + 1, sizeof(*weight));
@@ -521,7 +678,7 @@ static int add_tokens(const struct trainer *t, struct engine *e,
         if (has_labels(s, loss))
             *sum += loss->tokens(&t->options.numbers, &one, weight + at);
     }
-    if (e != t->scorer)
+    if (e != own->scorer)
         ret = engine_weigh(e, weight, rows, err);
     free(weight);
     return ret;
@@ -554,12 +711,12 @@ static void put_rows(float *x, const float *part, const struct sample *s, size_t
 
 /* Adds the losses of the logits of N samples to *SUM, and unless in an evaluation gives
  * E their gradients, times BY. */
-static int add_rows(const struct trainer *t, struct engine *e,
-                    const struct sample *sample, size_t n, double by, double *sum,
-                    struct err *err)
+static int add_rows(const struct trainer *t, const struct trainer_stage *own,
+                    struct engine *e, const struct sample *sample, size_t n, double by,
+                    double *sum, struct err *err)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
-    const struct value *v = &t->program->value[t->program->output[0].value];
+    const struct value *v = &own->program->value[own->program->output[0].value];
     const bool texts = v->rows == ROWS_ONE, each = loss->each;
     const size_t cols = (size_t)v->whole_cols;
     float *d, *part = NULL, *from = NULL;
@@ -569,7 +726,7 @@ static int add_rows(const struct trainer *t, struct engine *e,
     int ret = 0;
 
     if (!engine_has_output(e, 0))
-        return e == t->scorer ? 0 : engine_give(e, NULL, err);
+        return e == own->scorer ? 0 : engine_give(e, NULL, err);
     if (texts && t->groups.sequence->rank > 0) /* all have its rows, the first counts */
         sum = &ignored;
     if (engine_output(e, 0, &x, &rows, err) < 0)
@@ -600,7 +757,7 @@ static int add_rows(const struct trainer *t, struct engine *e,
         }
         at += texts ? documents_of(s) : s->n;
     }
-    if (e != t->scorer)
+    if (e != own->scorer)
         ret = engine_give(e, d, err);
     free(d);
     free(part);
@@ -608,36 +765,41 @@ static int add_rows(const struct trainer *t, struct engine *e,
     return ret;
 }
 
-/* Runs the forward pass of N samples from index NUMBER through E; adds losses to
- * SUM[TRAINER_TERMS], on the stage that computes them.  BY: what the gradient of a loss
- * of logits is multiplied by. */
-static int forward(struct trainer *t, struct engine *e, const struct sample *sample,
-                   uint64_t number, size_t n, double by, double *sum, struct err *err)
+/* Runs the forward pass of N samples from index NUMBER through E, of stage OWN; adds
+ * losses to SUM[TRAINER_TERMS], on the stage that computes them.  BY: what the gradient
+ * of a loss of logits is multiplied by. */
+static int forward(const struct trainer *t, const struct trainer_stage *own,
+                   struct engine *e, const struct sample *sample, uint64_t number,
+                   size_t n, double by, double *sum, struct err *err)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
     size_t count;
     struct segment *s = segments_of(t, sample, number, n, &count);
     int ret = engine_forward(e, s, count, err);
 
-    if (ret == 0 && t->program->output[0].stage == t->program->coord[MESH_PP]) {
-        ret = loss->rows     ? add_rows(t, e, sample, n, by, sum, err)
-              : loss->tokens ? add_tokens(t, e, sample, n, sum, err)
-                             : add_loss(t, e, s, count, sum, err);
+    if (ret == 0 && own->program->output[0].stage == own->number) {
+        ret = loss->rows     ? add_rows(t, own, e, sample, n, by, sum, err)
+              : loss->tokens ? add_tokens(t, own, e, sample, n, sum, err)
+                             : add_loss(own, e, s, count, sum, err);
         if (ret == 0)
-            ret = add_terms(t, e, sum, err);
+            ret = add_terms(own, e, sum, err);
     }
     free(s);
     return ret;
 }
 
-static int backward(struct trainer *t, int micro_batch, struct err *err)
+/* The gradients of weights, of which those of MICRO_BATCH are the next; and with WHOLE
+ * those of inputs before. */
+static int backward(struct trainer_stage *s, int micro_batch, bool whole,
+                    struct err *err)
 {
-    int at = find_engine(t, micro_batch);
+    int at = find_engine(s, micro_batch);
 
-    t->holds[at] = -1;
-    return gradients_begin_micro(&t->gradients, err) < 0 ||
-                   engine_reverse(t->engine[at], err) < 0 ||
-                   gradients_end_micro(&t->gradients, micro_batch, err) < 0
+    s->holds[at] = -1;
+    return gradients_begin_micro(&s->gradients, err) < 0 ||
+                   (whole ? engine_reverse(s->engine[at], err)
+                          : engine_reverse_weights(s->engine[at], err)) < 0 ||
+                   gradients_end_micro(&s->gradients, micro_batch, err) < 0
                ? -1
                : 0;
 }
@@ -682,34 +844,59 @@ static int micro_index(const struct trainer *t, int m)
                                     : rank * t->table.micro_batches + m;
 }
 
-/* Runs all actions of this replica in the order of the table.  A micro-batch without
- * samples runs what fills up the batch, since a stage waits for it. */
-static int run_share(struct trainer *t, const struct sample *sample, uint64_t counted,
-                     struct err *err)
+/* The stage of NUMBER, of this rank. */
+static struct trainer_stage *find_stage(const struct trainer *t, int number)
 {
-    const struct action_row *row = &t->table.row[t->program->coord[MESH_PP]];
-    int micro = t->options.micro_batch;
+    struct trainer_stage *s = t->stage;
 
-    for (size_t i = 0; i < row->n; i++) {
-        int m = row->v[i].micro_batch, index = micro_index(t, m), at;
-        size_t n = real_samples(t, index);
-        float factor[STEP_FACTORS];
+    while (s->number != number)
+        s++;
+    return s;
+}
 
-        if (row->v[i].kind == ACTION_BACKWARD) {
-            if (backward(t, m, err) < 0)
-                return -1;
-            continue;
-        }
-        at = find_engine(t, -1);
-        t->holds[at] = m;
-        set_factors(t, n > 0, counted, factor);
-        engine_differentiate(t->engine[at], t->gradients.into, factor);
-        if (forward(t, t->engine[at], sample + index * micro,
-                    t->first + (uint64_t)(index * micro), n ? n : 1,
-                    t->scaler.scale / (double)counted, &t->loss[index * TRAINER_TERMS],
-                    err) < 0)
-            return -1;
+/* Runs the forward pass of micro-batch M of this replica on stage S.  One without
+ * samples runs what fills up the batch, since a stage waits for it. */
+static int run_forward(const struct trainer *t, struct trainer_stage *s, int m,
+                       const struct sample *sample, uint64_t counted, struct err *err)
+{
+    const int micro = t->options.micro_batch, index = micro_index(t, m);
+    const size_t n = real_samples(t, index);
+    const int at = find_engine(s, -1);
+    float factor[STEP_FACTORS];
+
+    s->holds[at] = m;
+    set_factors(t, n > 0, counted, factor);
+    engine_differentiate(s->engine[at], s->gradients.into, factor);
+    return forward(t, s, s->engine[at], sample + index * micro,
+                   t->first + (uint64_t)(index * micro), n ? n : 1,
+                   t->scaler.scale / (double)counted, &t->loss[index * TRAINER_TERMS],
+                   err);
+}
+
+static int run_action(const struct trainer *t, const struct action *a,
+                      const struct sample *sample, uint64_t counted, struct err *err)
+{
+    struct trainer_stage *s = find_stage(t, a->stage);
+
+    switch (a->kind) {
+    case ACTION_FORWARD:
+        return run_forward(t, s, a->micro_batch, sample, counted, err);
+    case ACTION_INPUT:
+        return engine_reverse_inputs(s->engine[find_engine(s, a->micro_batch)], err);
+    default:
+        return backward(s, a->micro_batch, a->kind == ACTION_BACKWARD, err);
     }
+}
+
+/* Runs all actions of this replica in the order of the table. */
+static int run_share(const struct trainer *t, const struct sample *sample,
+                     uint64_t counted, struct err *err)
+{
+    const struct action_row *row = &t->table.row[t->coord[MESH_PP]];
+
+    for (size_t i = 0; i < row->n; i++)
+        if (run_action(t, &row->v[i], sample, counted, err) < 0)
+            return -1;
     return 0;
 }
 
@@ -772,6 +959,196 @@ static void set_terms(const struct trainer *t, struct trainer_result *r)
     r->router_z = t->options.terms.router_z > 0 ? sum[2] / (double)n : (double)NAN;
 }
 
+/* Sums the gradients of weights that several stages have. */
+static int sum_ties(struct trainer *t, struct err *err)
+{
+    struct gradients **g = xcalloc((size_t)t->nstages + 1, sizeof(*g));
+    int ret;
+
+    for (int k = 0; k < t->nstages; k++)
+        g[k] = &t->stage[k].gradients;
+    ret = ties_sum(&t->ties, g, t->nstages, err);
+    free(g);
+    return ret;
+}
+
+/* The gradients of a step's samples, which become those of all ranks. */
+static int make_gradients(struct trainer *t, const struct sample *sample,
+                          uint64_t counted, struct err *err)
+{
+    for (int k = 0; k < t->nstages; k++)
+        if (rounded_make(&t->stage[k].rounded, err) < 0 ||
+            gradients_begin(&t->stage[k].gradients, err) < 0)
+            return -1;
+    if (run_share(t, sample, counted, err) < 0)
+        return -1;
+    for (int k = 0; k < t->nstages; k++)
+        if (gradients_sum(&t->stage[k].gradients, err) < 0)
+            return -1;
+    return sum_ties(t, err);
+}
+
+/* Sums the squares of the gradients of all ranks to WORD. */
+static int add_squares(struct trainer *t, double word[SQUARES_WORDS], struct err *err)
+{
+    memset(word, 0, SQUARES_WORDS * sizeof(*word));
+    for (int k = 0; k < t->nstages; k++) {
+        double own[SQUARES_WORDS];
+
+        if (gradients_squares(&t->stage[k].gradients, own, err) < 0)
+            return -1;
+        for (int i = 0; i < SQUARES_WORDS; i++)
+            word[i] += own[i];
+    }
+    if (sum_over(word, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
+        comm_run(t->groups.expert, comm_all_reduce_f64(word, SQUARES_WORDS), err) < 0)
+        return -1;
+    return t->stage->gradients.scattered
+               ? comm_run(t->replicas.sharing, comm_all_reduce_f64(word, SQUARES_WORDS),
+                          err)
+               : 0;
+}
+
+/* Updates the weights of all stages of this rank, and gives them to all replicas. */
+static int update(struct trainer *t, double rate, double norm, uint64_t tokens,
+                  struct err *err)
+{
+    const uint64_t before = t->optimizer.t;
+
+    for (int k = 0; k < t->nstages; k++) {
+        struct trainer_stage *s = &t->stage[k];
+
+        t->optimizer.t = before;
+        t->optimizer.wholes = s->wholes;
+        s->rounded.current = false;
+        if (optimizer_step(&t->optimizer, &s->parameters, rate, norm, tokens, err) <
+                0 ||
+            gradients_spread(&s->gradients, err) < 0 ||
+            magnitudes_follow(&s->parameters, NULL, t->groups.tensor,
+                              t->replicas.sharing, t->threads, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int step_samples(struct trainer *t, const struct sample *sample, double rate,
+                        struct trainer_result *result, struct err *err)
+{
+    size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
+    uint64_t counted = count_targets(t, sample, (size_t)t->options.global);
+    double sum = 0, squares[SQUARES_WORDS];
+
+    if (!counted) {
+        *result = (struct trainer_result){ .loss = (double)NAN,
+                                           .norm = (double)NAN,
+                                           .balance = (double)NAN,
+                                           .router_z = (double)NAN,
+                                           .skipped = true };
+        return 0;
+    }
+    memset(t->loss, 0, micro_batches * TRAINER_TERMS * sizeof(*t->loss));
+    if (make_gradients(t, sample, counted, err) < 0 ||
+        sum_losses(t, t->loss, micro_batches * TRAINER_TERMS, err) < 0 ||
+        add_squares(t, squares, err) < 0)
+        return -1;
+    for (size_t i = 0; i < micro_batches; i++)
+        sum += t->loss[i * TRAINER_TERMS];
+    *result =
+        (struct trainer_result){ .loss = sum / (double)counted,
+                                 .norm = sqrt(squares_sum(squares)) / t->scaler.scale,
+                                 .scale = t->scaler.scale,
+                                 .counted = counted };
+    set_terms(t, result);
+    result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
+                      (t->most_norm > 0 && result->norm > t->most_norm);
+    if (t->options.compute == FORMAT_F16 && isfinite(result->loss)) {
+        result->overflows = !isfinite(result->norm);
+        scaler_see(&t->scaler, result->overflows);
+    }
+    if (result->skipped)
+        return 0;
+    t->optimizer.scale = result->scale;
+    return update(t, rate, result->norm, count_tokens(t, sample), err);
+}
+
+/* ---- evaluation ---- */
+
+/* Runs engine E of stage S over N samples, and adds what it finds to *SUM. */
+typedef int scoring(const struct trainer *t, const struct trainer_stage *s,
+                    struct engine *e, const struct sample *sample, size_t n,
+                    double *sum, struct err *err);
+
+static int prepare_scoring(struct trainer *t, struct err *err)
+{
+    for (int k = 0; k < t->nstages; k++) {
+        struct trainer_stage *s = &t->stage[k];
+
+        if (rounded_make(&s->rounded, err) < 0 ||
+            (s->scored && !s->scorer && open_scorer(t, s, err) < 0))
+            return -1;
+    }
+    return 0;
+}
+
+/* Does SCORE with the micro-batch of N samples on stage S that is this replica's in the
+ * turn that begins with TURN, of BATCHES; SUM[batches]. */
+static int take_turn(const struct trainer *t, const struct trainer_stage *s,
+                     scoring *score, const struct sample *sample, size_t n, size_t turn,
+                     size_t batches, double *sum, struct err *err)
+{
+    const size_t micro = (size_t)t->options.micro_batch;
+    const size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
+    const size_t at = m * micro, some = n - at < micro ? n - at : micro;
+    double other = 0;
+
+    return m != own && !parameters_gathers(&s->parameters) && !t->replicas.experts
+               ? 0
+               : score(t, s, s->scored ? s->scorer : s->engine[0], sample + at, some,
+                       m == own ? &sum[m] : &other, err);
+}
+
+/* Does SCORE with all N samples at SAMPLE, and adds to *SUM what that finds of the
+ * micro-batches, in their order.  Replicas take the micro-batches in turn.  Where
+ * they gather weights from one another, all take part in a turn, some of them with a
+ * micro-batch that is another's.  A rank's later stage follows an earlier one by as
+ * many turns as there are stages from that to it, so that no rank waits long. */
+static int score_all(struct trainer *t, scoring *score, const struct sample *sample,
+                     size_t n, double *sum, struct err *err)
+{
+    const size_t micro = (size_t)t->options.micro_batch;
+    const size_t batches = (n + micro - 1) / micro, each = (size_t)t->data->size;
+    const size_t turns = (batches + each - 1) / each;
+    const size_t late = (size_t)(t->stage[t->nstages - 1].number - t->stage[0].number);
+    double *part = xcalloc(batches + 1, sizeof(*part));
+    int ret = prepare_scoring(t, err);
+
+    for (size_t at = 0; at < turns + late && ret == 0; at++)
+        for (int k = t->nstages - 1; k >= 0 && ret == 0; k--) {
+            const size_t behind = (size_t)(t->stage[k].number - t->stage[0].number);
+
+            if (at >= behind && at - behind < turns)
+                ret = take_turn(t, &t->stage[k], score, sample, n, (at - behind) * each,
+                                batches, part, err);
+        }
+    if (ret == 0)
+        ret = sum_losses(t, part, batches, err);
+    for (size_t m = 0; m < batches; m++)
+        *sum += part[m];
+    free(part);
+    return ret;
+}
+
+static int score_loss(const struct trainer *t, const struct trainer_stage *s,
+                      struct engine *e, const struct sample *sample, size_t n,
+                      double *sum, struct err *err)
+{
+    double term[TRAINER_TERMS] = { 0 };
+    int ret = forward(t, s, e, sample, 0, n, 0, term, err);
+
+    *sum += term[0];
+    return ret;
+}
+
 /* Runs E over the part of each of N samples that begins with its second document (WITH
  * 1), or ends before it (0); the caller frees these samples. */
 static struct sample *parts_of(const struct sample *sample, size_t n, size_t with)
@@ -793,108 +1170,48 @@ static struct sample *parts_of(const struct sample *sample, size_t n, size_t wit
     return part;
 }
 
-/* Sets t->kl to the mean over those of the N samples at SAMPLE that have a second
- * document of the log of the ratio of its likelihoods by the model and by the
- * reference, at least 0.  Replicas take micro-batches in turn, as in trainer_evaluate.
- */
-static int find_distance(struct trainer *t, const struct sample *sample, size_t n,
-                         struct err *err)
+/* Adds the logarithms of the ratios of the likelihoods of second documents by the model
+ * and by the reference. */
+static int score_distance(const struct trainer *t, const struct trainer_stage *s,
+                          struct engine *e, const struct sample *sample, size_t n,
+                          double *sum, struct err *err)
 {
-    size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
     struct sample *second = parts_of(sample, n, 1);
-    double *sum = xcalloc(batches + 1, sizeof(*sum)), counted = 0;
-    int ret = 0;
+    size_t count, rows, k = 0;
+    struct segment *segment = segments_of(t, second, 0, n, &count);
+    int ret = engine_forward(e, segment, count, err);
+    const float *nll;
 
-    t->kl = 0;
-    for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
-        size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
-        size_t at = m * micro, some = n - at < micro ? n - at : micro, count, rows,
-               k = 0;
-        struct engine *e = t->scored ? t->scorer : t->engine[0];
-        struct segment *s;
-        const float *nll;
-
-        if (m != own && !parameters_gathers(&t->parameters) && !t->replicas.experts)
+    free(segment);
+    if (ret < 0 || s->program->output[0].stage != s->number || !engine_has_output(e, 0))
+        goto out;
+    ret = engine_output(e, 0, &nll, &rows, err);
+    for (size_t i = 0; i < n && ret == 0; k += second[i++].n) {
+        if (sample[i].documents < 2)
             continue;
-        s = segments_of(t, second + at, 0, some, &count);
-        ret = engine_forward(e, s, count, err);
-        free(s);
-        if (ret < 0 || m != own ||
-            t->program->output[0].stage != t->program->coord[MESH_PP])
-            continue;
-        ret = engine_output(e, 0, &nll, &rows, err);
-        for (size_t i = at; i < at + some && ret == 0; k += second[i++].n) {
-            if (sample[i].documents < 2)
-                continue;
-            sum[m] += sample[i].reference[1];
-            for (size_t j = 0; j < second[i].n; j++)
-                sum[m] -= second[i].target[j] >= 0 ? (double)nll[k + j] : 0;
-        }
+        *sum += sample[i].reference[1];
+        for (size_t j = 0; j < second[i].n; j++)
+            *sum -= second[i].target[j] >= 0 ? (double)nll[k + j] : 0;
     }
-    if (ret == 0)
-        ret = sum_over(sum, batches, t->data, t->groups.pipe, err);
-    for (size_t i = 0; i < n; i++)
-        counted += sample[i].documents > 1;
-    for (size_t m = 0; m < batches; m++)
-        t->kl += sum[m];
-    t->kl = t->kl > 0 ? t->kl / counted : 0;
+out:
     free(second);
-    free(sum);
     return ret;
 }
 
-static int step_samples(struct trainer *t, const struct sample *sample, double rate,
-                        struct trainer_result *result, struct err *err)
+/* Sets t->kl to the mean over those of the N samples at SAMPLE that have a second
+ * document of what score_distance finds, at least 0. */
+static int find_distance(struct trainer *t, const struct sample *sample, size_t n,
+                         struct err *err)
 {
-    struct gradients *g = &t->gradients;
-    size_t micro_batches = (size_t)(t->options.global / t->options.micro_batch);
-    uint64_t counted = count_targets(t, sample, (size_t)t->options.global);
-    double sum = 0, squares[SQUARES_WORDS];
+    double counted = 0;
 
-    if (!counted) {
-        *result = (struct trainer_result){ .loss = (double)NAN,
-                                           .norm = (double)NAN,
-                                           .balance = (double)NAN,
-                                           .router_z = (double)NAN,
-                                           .skipped = true };
-        return 0;
-    }
-    memset(t->loss, 0, micro_batches * TRAINER_TERMS * sizeof(*t->loss));
-    if (rounded_make(&t->rounded, err) < 0 || gradients_begin(g, err) < 0 ||
-        run_share(t, sample, counted, err) < 0 || gradients_sum(g, err) < 0 ||
-        gradients_squares(g, squares, err) < 0 ||
-        sum_losses(t, t->loss, micro_batches * TRAINER_TERMS, err) < 0 ||
-        sum_over(squares, SQUARES_WORDS, t->groups.tensor, t->groups.pipe, err) < 0 ||
-        comm_run(t->groups.expert, comm_all_reduce_f64(squares, SQUARES_WORDS), err) <
-            0 ||
-        (g->scattered &&
-         comm_run(t->replicas.sharing, comm_all_reduce_f64(squares, SQUARES_WORDS),
-                  err) < 0))
+    for (size_t i = 0; i < n; i++)
+        counted += sample[i].documents > 1;
+    t->kl = 0;
+    if (score_all(t, score_distance, sample, n, &t->kl, err) < 0)
         return -1;
-    for (size_t i = 0; i < micro_batches; i++)
-        sum += t->loss[i * TRAINER_TERMS];
-    *result =
-        (struct trainer_result){ .loss = sum / (double)counted,
-                                 .norm = sqrt(squares_sum(squares)) / t->scaler.scale,
-                                 .scale = t->scaler.scale,
-                                 .counted = counted };
-    set_terms(t, result);
-    result->skipped = !isfinite(result->loss) || !isfinite(result->norm) ||
-                      (t->most_norm > 0 && result->norm > t->most_norm);
-    if (t->options.compute == FORMAT_F16 && isfinite(result->loss)) {
-        result->overflows = !isfinite(result->norm);
-        scaler_see(&t->scaler, result->overflows);
-    }
-    if (result->skipped)
-        return 0;
-    t->rounded.current = false;
-    t->optimizer.scale = result->scale;
-    if (optimizer_step(&t->optimizer, &t->parameters, rate, result->norm,
-                       count_tokens(t, sample), err) < 0 ||
-        gradients_spread(g, err) < 0)
-        return -1;
-    return magnitudes_follow(&t->parameters, NULL, t->groups.tensor,
-                             t->replicas.sharing, t->threads, err);
+    t->kl = t->kl > 0 ? t->kl / counted : 0;
+    return 0;
 }
 
 int trainer_step(struct trainer *t, const struct sample *sample, double rate,
@@ -908,9 +1225,7 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
         return -1;
     if (!loss_table[t->options.loss].distance)
         return step_samples(t, sample, rate, result, err);
-    if (rounded_make(&t->rounded, err) < 0 ||
-        (t->scored && !t->scorer && open_scorer(t, err) < 0) ||
-        find_distance(t, sample, n, err) < 0)
+    if (find_distance(t, sample, n, err) < 0)
         return -1;
     first = parts_of(sample, n, 0);
     ret = step_samples(t, first, rate, result, err);
@@ -918,42 +1233,19 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
     return ret;
 }
 
-/* Replicas take the micro-batches in turn; the losses are added in their order.  Where
- * they gather weights from one another, all take part in a turn, some of them with a
- * micro-batch that is another's. */
 int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
                      double *sum, uint64_t *counted, struct err *err)
 {
     const bool apart = loss_table[t->options.loss].distance;
-    size_t micro = (size_t)t->options.micro_batch, batches = (n + micro - 1) / micro;
-    double *loss = xcalloc(batches + 1, sizeof(*loss)), term[TRAINER_TERMS];
     struct sample *first = apart ? parts_of(sample, n, 0) : NULL;
     int ret = trainer_make_room(t, sample, n, err);
 
-    if (ret == 0)
-        ret = rounded_make(&t->rounded, err);
-    if (ret == 0 && t->scored && !t->scorer)
-        ret = open_scorer(t, err);
     if (ret == 0 && apart)
         ret = find_distance(t, sample, n, err);
     sample = apart ? first : sample;
-    for (size_t turn = 0; turn < batches && ret == 0; turn += (size_t)t->data->size) {
-        size_t own = turn + (size_t)t->data->rank, m = own < batches ? own : turn;
-
-        if (m != own && !parameters_gathers(&t->parameters) && !t->replicas.experts)
-            continue;
-        memset(term, 0, sizeof(term));
-        ret = forward(t, t->scored ? t->scorer : t->engine[0], sample + m * micro, 0,
-                      n - m * micro < micro ? n - m * micro : micro, 0, term, err);
-        if (m == own)
-            loss[m] = term[0];
-    }
     if (ret == 0)
-        ret = sum_losses(t, loss, batches, err);
-    for (size_t m = 0; m < batches && ret == 0; m++)
-        *sum += loss[m];
+        ret = score_all(t, score_loss, sample, n, sum, err);
     *counted += count_targets(t, sample, n);
-    free(loss);
     free(first);
     return ret;
 }
@@ -972,15 +1264,28 @@ uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
     return bytes;
 }
 
+int trainer_divided(const struct trainer *t)
+{
+    int n = 0;
+
+    for (int k = 0; k < t->nstages; k++)
+        n += wholes_divided(t->stage[k].wholes);
+    return n;
+}
+
 void trainer_memory(const struct trainer *t, struct ledger *list)
 {
-    parameters_memory(&t->parameters, list);
-    wholes_memory(t->optimizer.wholes, list);
-    rounded_memory(&t->rounded, list);
-    gradients_memory(&t->gradients, list);
-    for (int i = 0; i < t->in_flight; i++)
-        engine_memory(t->engine[i], list);
-    if (t->scorer)
-        engine_memory(t->scorer, list);
+    for (int k = 0; k < t->nstages; k++) {
+        const struct trainer_stage *s = &t->stage[k];
+
+        parameters_memory(&s->parameters, list);
+        wholes_memory(s->wholes, list);
+        rounded_memory(&s->rounded, list);
+        gradients_memory(&s->gradients, list);
+        for (int i = 0; i < s->in_flight; i++)
+            engine_memory(s->engine[i], list);
+        if (s->scorer)
+            engine_memory(s->scorer, list);
+    }
     t->ops->taken(t->device, list, NULL);
 }

@@ -13,6 +13,7 @@
 #ifndef LIB_TRAIN_TRAINER_H
 #define LIB_TRAIN_TRAINER_H
 
+#include "lib/comm/flows.h"
 #include "lib/pipe/order.h"
 #include "lib/run/runner.h"
 #include "lib/train/data.h"
@@ -21,6 +22,7 @@
 #include "lib/train/rounded.h"
 #include "lib/train/scaler.h"
 #include "lib/train/shards.h"
+#include "lib/train/ties.h"
 
 enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
 
@@ -43,8 +45,9 @@ struct trainer_options {
     size_t source;           /* and of its source; 0: the model reads none */
     int micro_batch, global; /* samples; global = micro_batch * micro-batches of a
                               * replica * dp */
-    enum order order;        /* ORDER_GPIPE or ORDER_1F1B */
-    const struct action_table *table; /* instead of ORDER; must outlive the call; or
+    enum order order;        /* of the pipeline's passes, */
+    int chunks;              /* and stages of a rank in it; 0: order_chunks */
+    const struct action_table *table; /* instead of both; must outlive the call; or
                                        * NULL */
     bool deterministic;               /* sums do not depend on dp */
     struct recompute_plan recompute;  /* as in program_options, */
@@ -75,38 +78,51 @@ struct trainer_result {
     double scale;   /* that the loss had */
 };
 
+/* One of the stages of the pipeline that a rank has. */
+struct trainer_stage {
+    int number;              /* in the model's order; also .program->coord[MESH_PP] */
+    struct program *program; /* of a mesh with a rank for each stage */
+    struct program *scored;  /* without dropout and further terms of the loss, for
+                              * evaluation; NULL: as in training */
+    struct parameters parameters;
+    struct rounded rounded;
+    struct gradients gradients;
+    struct wholes *wholes;
+    struct engine_groups groups;
+    struct shards shards, scored_shards;
+    struct engine *scorer;  /* of .scored, opened when first needed */
+    struct engine **engine; /* [in_flight] */
+    int *holds;             /* [in_flight]: its micro-batch, or -1 */
+    int in_flight;
+};
+
 struct trainer {
     struct trainer_options options;
     const struct backend *ops;
     struct device *device;
-    struct program *program;
-    struct parameters parameters;
-    struct rounded rounded;
-    struct gradients gradients;
-    struct optimizer optimizer;
+    struct mesh mesh;            /* as the run has it, */
+    struct mesh staged;          /* and with a rank for each stage */
+    int coord[MESH_NAXES];       /* in .mesh */
+    struct trainer_stage *stage; /* [nstages] of this rank, ascending */
+    int nstages;
+    struct flows *flows; /* between stages, if a rank has several; else NULL */
+    struct ties ties;
+    struct optimizer optimizer; /* without .wholes, which the stages have */
     struct scaler scaler;
-    struct engine_groups groups;
+    struct engine_groups groups; /* of all stages; .pipe: of the ranks */
     int threads;
     struct comm *data;   /* the ranks that have other samples: of dp, and of
                           * ep, which varies faster */
     struct comm *copies; /* the ranks that have its weights: of dp, and of
                           * sp, which varies faster */
     struct gradients_replicas replicas; /* of it those that share, and not */
-    struct shards shards, scored_shards;
     struct action_table table;
-    uint64_t first;         /* index in the run of the next step's first sample, for
-                             * dropout */
-    size_t count;           /* its samples; those behind them fill up the batch, and
-                             * nothing of them is learned.  0: all */
-    struct program *scored; /* without dropout and further terms of the loss, for
-                             * evaluation; NULL: as in training */
-    struct engine *scorer;  /* its engine, opened when first needed */
-    double kl;              /* of the step's samples (loss_info.distance) */
-    double most_norm;       /* an update with a larger gradient norm is skipped; 0: no
-                             * limit */
-    struct engine **engine; /* [in_flight] */
-    int *holds;             /* [in_flight]: its micro-batch, or -1 */
-    int in_flight;
+    uint64_t first; /* index in the run of the next step's first sample, for dropout */
+    size_t count;   /* its samples; those behind them fill up the batch, and nothing
+                     * of them is learned.  0: all */
+    double kl;      /* of the step's samples (loss_info.distance) */
+    double
+        most_norm;   /* an update with a larger gradient norm is skipped; 0: no limit */
     size_t segments; /* per micro-batch, at most */
     double *loss;    /* [micro-batches of the global batch][TRAINER_TERMS]: sums */
 };
@@ -115,7 +131,13 @@ struct trainer {
 enum program_tail trainer_tail(enum loss_kind loss);
 /* Has the loss a term that needs the router's sums? */
 bool trainer_balances(const struct trainer_terms *t);
-/* ERR_INPUT when PP stages and MICRO_BATCHES cannot be trained with the table A. */
+/* *OUT = MESH with a rank for each of STAGES stages, which are cut as those of C, if it
+ * has as many: programs and shards of each are those of a rank of it. */
+MUST_CHECK int trainer_staged(struct mesh *out, const struct mesh *mesh,
+                              const struct checkpoint *c, int stages, struct err *err);
+/* Has the table gradients of inputs apart from those of weights? */
+bool trainer_splits(const struct action_table *a);
+/* ERR_INPUT when PP ranks and MICRO_BATCHES cannot be trained with the table A. */
 MUST_CHECK int trainer_check_table(const struct action_table *a, int pp,
                                    int micro_batches, struct err *err);
 /* Prepares rank WORLD->rank of MESH to train C; both must outlive *t. */
@@ -144,6 +166,8 @@ MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
  * documents, which have SOURCES source tokens. */
 uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
                        size_t segments);
+/* Matrices of which this rank has parts of blocks in codes (wholes_divided). */
+int trainer_divided(const struct trainer *t);
 /* Adds what this rank has allocated: parameters, gradients, engines, kernels. */
 void trainer_memory(const struct trainer *t, struct ledger *list);
 
