@@ -293,6 +293,12 @@ static int find_stages(struct request *r, struct err *err)
                    why.text);
 }
 
+/* The ranks that have samples of their own. */
+static int replicas_of(const struct session *s)
+{
+    return s->mesh.size[MESH_DP] * s->mesh.size[MESH_EP];
+}
+
 /* Makes the table of actions of a replica. */
 static int make_table(struct request *r, struct err *err)
 {
@@ -1154,12 +1160,6 @@ static int check_loss(const struct request *r, struct err *err)
                        "--mask-id: with --mask-probability 0 the data say what is "
                        "masked");
     return 0;
-}
-
-/* The ranks that have samples of their own. */
-static int replicas_of(const struct session *s)
-{
-    return s->mesh.size[MESH_DP] * s->mesh.size[MESH_EP];
 }
 
 static const char *replicas_name(const struct session *s)
