@@ -97,9 +97,9 @@ tp-shard split -q --dtype int8 --tp 1 "$models/llama-gqa" codes
 run "$fake" generate --backend cuda --ids 5,6 --max-tokens 2 codes
 status_is 0 "a checkpoint's own codes are multiplied by"
 rm -r run
-run "$fake" train -q --backend cuda --data ids.jsonl --steps 2 --schedule constant -o run "$models/llama-gqa"
+run "$fake" train -q --backend cuda --data ids.jsonl --steps 2 --lr-schedule constant -o run "$models/llama-gqa"
 status_is 0 "GPUs train"
-run tp-run train -q --backend cpu --data ids.jsonl --steps 2 --schedule constant -o run-cpu "$models/llama-gqa"
+run tp-run train -q --backend cpu --data ids.jsonl --steps 2 --lr-schedule constant -o run-cpu "$models/llama-gqa"
 losses() { sed -n 's/.*"type":"step".*"loss":\([^,]*\),.*/\1/p' "$1/log.jsonl" | cut -c 1-6; }
 ok "with the losses of the CPU" sh -c 'test -n "$1" && test "$1" = "$2"' - "$(losses run)" "$(losses run-cpu)"
 ok "and save what the CPU reads" tp-run train -q --backend cpu --steps 3 --resume -o run

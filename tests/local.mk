@@ -156,7 +156,7 @@ tests_gpu_time_attention_fake_SOURCES = %D%/gpu/time-attention.c
 tests_gpu_time_attention_fake_LDADD = %D%/libgpu-emu.a $(test_libs)
 tests_gpu_write_model_LDADD = $(test_libs)
 endif
-EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/real-models.c %D%/gpu/write-model.c
+EXTRA_DIST += %D%/gpu/run %D%/gpu/time-attention.c %D%/gpu/time-sdpa.py %D%/gpu/time-training.py %D%/gpu/real-models.c %D%/gpu/write-model.c
 
 # programs and pipelines, and what they are compared with
 check_PROGRAMS += %D%/foreign-names %D%/compare-tensors %D%/http-talk %D%/mpi-ranks %D%/on-pty %D%/tcp-ranks %D%/plain-rows %D%/render-template %D%/tokenize %D%/try-grammar %D%/try-options
@@ -547,12 +547,15 @@ check-ptx:
 endif
 .PHONY: check-ptx
 # what only a GPU can show
-gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/time-attention
+gpu_real = %D%/gpu/real-kernels %D%/gpu/real-models %D%/gpu/real-training %D%/gpu/time-attention
 tests_gpu_real_kernels_SOURCES = %D%/unit-gpu.c
 tests_gpu_real_kernels_CPPFLAGS = -DGPU_REAL=1 $(AM_CPPFLAGS)
 tests_gpu_real_kernels_LDADD = %D%/emu/fragments.o $(test_libs)
 tests_gpu_real_models_SOURCES = %D%/gpu/real-models.c %D%/device-models.c %D%/device-models.h
 tests_gpu_real_models_LDADD = $(program_libs)
+tests_gpu_real_training_SOURCES = %D%/gpu-training.c %D%/device-gradients.c %D%/device-models.c %D%/device-models.h %D%/device-training.h
+tests_gpu_real_training_CPPFLAGS = -DGPU_REAL=1 $(AM_CPPFLAGS)
+tests_gpu_real_training_LDADD = $(program_libs)
 tests_gpu_time_attention_LDADD = $(test_libs)
 if HAVE_CUDA
 check-gpu: all

@@ -55,6 +55,47 @@ enum {
 }; /* numbers of a block's turn: their squares of
     * 48 bits add up to less than 2^64 */
 
+/* Sums of a thread: those of the exponents HIGH, HIGH - 1 ... in registers, where most
+ * numbers are; the others are added to shared memory one by one. */
+enum { HELD = 8 };
+struct held_squares {
+    unsigned long long sum[HELD];
+    int high;
+};
+
+static __device__ inline void flush(struct held_squares *h, unsigned long long *some)
+{
+#pragma unroll
+    for (int k = 0; k < HELD; k++) {
+        if (h->sum[k])
+            atomicAdd(&some[h->high - k], h->sum[k]);
+        h->sum[k] = 0;
+    }
+}
+
+static __device__ inline void add_square(struct held_squares *h,
+                                         unsigned long long *some, float x)
+{
+    uint32_t bits = __float_as_uint(x);
+    int e = (int)(bits >> MANTISSA & (SQUARES_EXPONENTS - 1));
+    unsigned long long m = (bits & ((1u << MANTISSA) - 1)) | (unsigned)(e > 0)
+                                                                 << MANTISSA;
+
+    m *= m;
+    if (e > h->high) {
+        flush(h, some);
+        h->high = e;
+    }
+    if (h->high - e >= HELD) {
+        if (m)
+            atomicAdd(&some[e], m);
+        return;
+    }
+#pragma unroll
+    for (int k = 0; k < HELD; k++)
+        h->sum[k] += h->high - e == k ? m : 0;
+}
+
 static __global__ void squares_kernel(struct array_call c)
 {
     SHARED(unsigned long long, some, SQUARES_EXPONENTS);
@@ -64,18 +105,14 @@ static __global__ void squares_kernel(struct array_call c)
     for (uint64_t first = blockIdx.x * (uint64_t)TURN; first < c.n;
          first += gridDim.x * (uint64_t)TURN) {
         uint64_t end = c.n - first < TURN ? c.n : first + TURN;
+        struct held_squares h = {};
 
         for (unsigned e = threadIdx.x; e < SQUARES_EXPONENTS; e += blockDim.x)
             some[e] = 0;
         __syncthreads();
-        for (uint64_t i = first + threadIdx.x; i < end; i += blockDim.x) {
-            uint32_t bits = __float_as_uint(x[i]);
-            uint32_t e = bits >> MANTISSA & (SQUARES_EXPONENTS - 1);
-            unsigned long long m = (bits & ((1u << MANTISSA) - 1)) | (unsigned)(e > 0)
-                                                                         << MANTISSA;
-
-            atomicAdd(&some[e], m * m);
-        }
+        for (uint64_t i = first + threadIdx.x; i < end; i += blockDim.x)
+            add_square(&h, some, x[i]);
+        flush(&h, some);
         __syncthreads();
         for (unsigned e = threadIdx.x; e < SQUARES_EXPONENTS; e += blockDim.x)
             if (some[e]) {

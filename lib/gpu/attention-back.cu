@@ -62,7 +62,8 @@ static __device__ inline float score_back(const struct attention *a, float p, fl
     return p * (dp - delta) * (1 - cap * cap);
 }
 
-/* delta[row][head] = d . y */
+/* delta[row][head] = d . y, and the gradients of the sinks.  If d is rounded elsewhere,
+ * it is here: delta is subtracted from what is nearly equal to it. */
 static __global__ void delta_kernel(struct attention_back b, struct attention a,
                                     struct span rows)
 {
@@ -75,10 +76,16 @@ static __global__ void delta_kernel(struct attention_back b, struct attention a,
         float sum = 0;
 
         for (uint64_t k = threadIdx.x % GPU_WARP; k < a.value_dim; k += GPU_WARP)
-            sum = fmaf(d[k], y[k], sum);
+            sum = fmaf(b.rounded ? widen_bf16(narrow_bf16(d[k])) : d[k], y[k], sum);
         sum = warp_sum(sum);
-        if (threadIdx.x % GPU_WARP == 0)
+        if (threadIdx.x % GPU_WARP == 0) {
+            uint64_t head = (uint64_t)i % a.heads;
+
             b.delta[i] = sum;
+            if (a.sinks.data && b.queries) /* the sink's value vector is 0 */
+                b.y[i / (int64_t)a.heads * (int64_t)b.cols + b.sink_at + head] =
+                    -expf(sink_of(&a, head) - b.lse[i]) * sum;
+        }
     }
 }
 
@@ -90,7 +97,6 @@ static __global__ void queries_kernel(struct attention_back b, struct attention 
     uint64_t head = blockIdx.y, kv = head / (a.heads / a.kv_heads);
     uint64_t k_cols = a.kv_heads * a.head_dim, v_cols = a.kv_heads * a.value_cols;
     float slope = a.alibi != 0 ? alibi_slope(&a, head) : 0;
-    float sink = sink_of(&a, head);
     bool first_lane = threadIdx.x % GPU_WARP == 0;
 
     for (int64_t i = blockIdx.x * (int64_t)WARPS + threadIdx.x / GPU_WARP; i < one.rows;
@@ -131,8 +137,6 @@ static __global__ void queries_kernel(struct attention_back b, struct attention 
                   head] += ds;
         }
         store_lane<EACH>(y + head * a.head_dim, sum, a.head_dim);
-        if (a.sinks.data && first_lane) /* the sink's value vector is 0 */
-            y[b.sink_at + head] = -expf(sink - lse) * delta;
     }
 }
 
@@ -216,6 +220,26 @@ static void launch_back(const struct attention_back &b, const struct attention &
             GPU_THREADS, stream, b, a, r);
 }
 
+/* Rounds the operands, which follow each other in X, and the rest of the passes. */
+static void launch_cores(const struct attention_back &b, const struct attention &a,
+                         const struct ranges &r, uint64_t rows, void *stream)
+{
+    uint64_t q = rows * a.heads * a.head_dim, d = rows * a.heads * a.value_dim;
+    uint64_t k = b.key_rows * a.kv_heads * a.head_dim;
+    uint64_t v = b.key_rows * a.kv_heads * a.value_dim;
+    struct attention_bf16 x;
+
+    x.q = (uint16_t *)b.rounded;
+    x.d = x.q + q;
+    x.k = (uint16_t *)((char *)b.rounded + gpu_whole_lines((q + d) * sizeof(*x.q)));
+    x.v = x.k + k;
+    gpu_split_bf16(x.q, NULL, b.q, q, stream);
+    gpu_split_bf16(x.d, NULL, b.d, d, stream);
+    gpu_split_bf16(x.k, NULL, b.k, k, stream);
+    gpu_split_bf16(x.v, NULL, b.v, v, stream);
+    gpu_attention_back_cores(b, x, a, r, stream);
+}
+
 extern "C" void gpu_attention_back(struct attention_back b, struct attention a,
                                    struct ranges r, struct span rows, void *stream)
 {
@@ -225,6 +249,10 @@ extern "C" void gpu_attention_back(struct attention_back b, struct attention a,
         return;
     LAUNCH(delta_kernel, gpu_blocks(rows.most * a.heads, WARPS), GPU_THREADS, stream, b,
            a, rows);
+    if (b.rounded) {
+        launch_cores(b, a, r, rows.most, stream);
+        return;
+    }
     most <= GPU_WARP       ? launch_back<1>(b, a, r, stream)
     : most <= 2 * GPU_WARP ? launch_back<2>(b, a, r, stream)
     : most <= 4 * GPU_WARP ? launch_back<4>(b, a, r, stream)

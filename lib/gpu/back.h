@@ -78,9 +78,20 @@ struct attention_back {
     bool queries, keys; /* which there are */
     const float *d, *q, *k, *v, *made, *lse;
     float *delta;
+    void *rounded;     /* for the operands in bf16; NULL: they are not rounded */
+    uint64_t key_rows; /* of k and v */
 };
 void gpu_attention_back(struct attention_back b, struct attention a, struct ranges r,
                         struct span rows, void *stream);
+
+/* Its operands in bf16, for gpu_attention_back_cores, which makes what
+ * gpu_attention_back does if gpu_is_back_cores; rows begin at multiples of 16 bytes.
+ */
+struct attention_bf16 {
+    uint16_t *q, *k, *v, *d;
+};
+void gpu_attention_back_cores(struct attention_back b, struct attention_bf16 x,
+                              struct attention a, struct ranges r, void *stream);
 
 /* What the gradient of a likelihood reads beside logits: *FACTOR times WEIGHT[t] (NULL:
  * 1) is that of the likelihood of TARGET[t] (< 0: none); the statistics of PARTS ranks
@@ -124,13 +135,37 @@ static inline uint64_t gpu_add_rows_bytes(uint64_t rows)
     return 2 * rows * sizeof(int32_t);
 }
 
-/* attention-back.cu: bytes before the room of the attention that is made again: its
- * results, logsumexps, and a number of each query and head. */
-static inline uint64_t gpu_attention_back_own(const struct attention *a, uint64_t rows)
+/* Are the gradients of attention made on tensor cores? */
+static inline bool gpu_is_back_cores(const struct attention *a)
 {
-    uint64_t n = rows * a->heads * (a->value_dim + 2) * sizeof(float);
+    return a->narrow && a->rounded && !a->bias.data && a->head_dim % 8 == 0 &&
+           a->value_dim % 8 == 0 && a->head_dim <= GPU_TILED_DIM &&
+           a->value_dim <= GPU_TILED_DIM && a->value_cols == a->value_dim;
+}
 
-    return (n + 255) / 256 * 256;
+static inline uint64_t gpu_whole_lines(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* attention-back.cu: bytes before the room of the attention that is made again: its
+ * results, logsumexps, and a number of each query and head; and of ROWS queries and
+ * KEYS keys in bf16. */
+static inline uint64_t gpu_attention_back_made(const struct attention *a, uint64_t rows)
+{
+    return gpu_whole_lines(rows * a->heads * (a->value_dim + 2) * sizeof(float));
+}
+
+static inline uint64_t gpu_attention_back_own(const struct attention *a, uint64_t rows,
+                                              uint64_t keys)
+{
+    uint64_t both = 2 * (a->head_dim + a->value_dim);
+    uint64_t of_bf16 = gpu_is_back_cores(a)
+                           ? gpu_whole_lines(rows * a->heads * both) +
+                                 gpu_whole_lines(keys * a->kv_heads * both)
+                           : 0;
+
+    return gpu_attention_back_made(a, rows) + of_bf16;
 }
 
 /* Could cuBLASLt make O, whose operands are rounded to bf16, or f32? */

@@ -141,7 +141,7 @@ static int product(struct device *d, const struct call *c, bool plain, struct er
                           .rows = result_rows(c),
                           .each = c->y.most / n,
                           .plain = plain,
-                          .rounded = c->program->rounded && !plain &&
+                          .rounded = c->program->rounded && (!plain || c->inst->back) &&
                                      c->w->format != FORMAT_F32,
                           .bf16 = is_bf16(&c->x[0]),
                           .cores = d->has_bf16 };
@@ -1142,7 +1142,7 @@ KERNEL(attention_back)
     struct cached k = cached_of(&c->x[2], a.kv_heads * a.head_dim);
     struct cached v = cached_of(&c->x[3], a.kv_heads * a.value_cols);
     struct span rows = rows_of(c, &c->x[1]);
-    const uint64_t own = gpu_attention_back_own(&a, rows.most);
+    uint64_t own;
     struct attention_back b = {
         .y = c->y.data,
         .cols = c->y.cols,
@@ -1152,6 +1152,7 @@ KERNEL(attention_back)
         .q = source(c, 1),
         .k = source(c, 2),
         .v = source(c, 3),
+        .key_rows = c->x[2].most,
     };
     float *made, *lse;
     char *room;
@@ -1159,6 +1160,7 @@ KERNEL(attention_back)
     a.narrow = c->narrow && d->has_bf16;
     a.rounded = c->rounded;
     *(inst->attention.sinks ? &a.sinks : &a.bias) = weight_of(c->w);
+    own = gpu_attention_back_own(&a, rows.most, b.key_rows);
     b.k_at = b.queries ? a.heads * a.head_dim : 0;
     b.v_at = b.k_at + k.cols;
     b.sink_at = b.bias_at = b.keys ? b.v_at + v.cols : b.k_at;
@@ -1173,6 +1175,9 @@ KERNEL(attention_back)
     b.made = made;
     b.lse = lse;
     b.delta = lse + rows.most * a.heads;
+    if (gpu_is_back_cores(&a) &&
+        !(((uintptr_t)b.q | (uintptr_t)b.k | (uintptr_t)b.v | (uintptr_t)b.d) % 16))
+        b.rounded = room + gpu_attention_back_made(&a, rows.most);
     gpu_attention(made, lse, b.q, k, v, a, c->range, room + own, d->stream);
     gpu_attention_back(b, a, c->range, rows, d->stream);
     return launched(d, c, err);

@@ -17,6 +17,7 @@ gpu_kernels = \
     %D%/conv-pool.cu \
     %D%/state-conv.cu \
     %D%/cores.cu \
+    %D%/cores-back.cu \
     %D%/elementwise.cu \
     %D%/elementwise-back.cu \
     %D%/embedding.cu \
@@ -40,7 +41,7 @@ gpu_kernels = \
 # what C and CUDA both compile
 shared_headers = lib/base/cached.h lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
     lib/program/attention-shape.h
-%D%/attention-back.o %D%/attention-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/norm-back.o %D%/norm-back.emo \
+%D%/attention-back.o %D%/attention-back.emo %D%/cores-back.o %D%/cores-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/norm-back.o %D%/norm-back.emo \
     %D%/product-back.o %D%/product-back.emo %D%/rope.o %D%/rope.emo %D%/rows-back.o %D%/rows-back.emo: %D%/back.h
 %D%/elementwise.o %D%/elementwise.emo %D%/elementwise-back.o %D%/elementwise-back.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)

@@ -29,7 +29,8 @@ static void add_product(struct gpu_room *need, const struct program *p,
                              .w_stride = w->cols,
                              .n = 1,
                              .plain = plain,
-                             .rounded = p->rounded && !plain && type != FORMAT_F32,
+                             .rounded = p->rounded && (!plain || inst->back) &&
+                                        type != FORMAT_F32,
                              .bf16 = p->value[inst->src[0]].dtype == DTYPE_BF16 };
 
     if (w->experts || format_is_coded(type))
@@ -82,8 +83,11 @@ static uint64_t of_gradient(const struct gpu_facts *gpu, const struct program *p
 
     switch (inst->op) {
     case OP_ATTENTION_BACK:
+        a.narrow = l->narrow && gpu->bf16;
+        a.rounded = l->rounded;
         return gpu_attention_back_own(
-                   &a, program_rows(p, &p->value[inst->src[1]], l->most)) +
+                   &a, program_rows(p, &p->value[inst->src[1]], l->most),
+                   program_rows(p, &p->value[inst->src[2]], l->most)) +
                of_attention(gpu, inst, l);
     case OP_NORM_WEIGHT:
         return gpu_sum_bytes(
