@@ -148,6 +148,7 @@ while read -r name what; do
 done << 'END'
 llama-gqa --lora 4 --dora
 llama-gqa --lora 4 --modules-to-save lm_head,norm,embed_tokens
+mixtral --lora 2:w1,w2,w3
 llama-gqa --lora 4 --weights int8
 llama-gqa --lora 4 --weights int4
 llama-gqa --freeze embed_tokens,q_proj
@@ -233,6 +234,26 @@ for name in llama-gqa gpt2-hub; do
 done
 run $sgd --weights int8 --tp 2 --deterministic --lora 2 -o codes.run "$model"
 status_is 2 "whose sums depend on tp"
+
+# each expert may have one; what PEFT makes of the checkpoint is what tests/oracle/check-adapter.py compares
+experts="tp-run train -q -f --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 --dropout 0 --balance-loss 0 --data two.jsonl --seq 8 --global-batch 2 --steps 2"
+for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2" "--dp 2"; do
+    # shellcheck disable=SC2086 # words
+    run $experts $layout --lora 2:w1,w2,w3 -o "experts$layout" "$data/models/mixtral"
+    # shellcheck disable=SC2046 # words
+    ok "experts, $layout: have adapters of their own" "$compare" "experts--tp 1/step-000002/adapter_model.safetensors" \
+        "experts$layout/step-000002/adapter_model.safetensors" 1e-5 $(names "experts--tp 1/step-000002/adapter_model.safetensors")
+done
+ok "of each matrix" test "$(names "experts--tp 1/step-000002/adapter_model.safetensors" | wc -w)" -eq 60
+for what in --dora "--lora-dropout 0.1"; do
+    # shellcheck disable=SC2086 # words
+    run $experts $what --lora 2:w1,w2,w3 -o never "$data/models/mixtral"
+    status_is 1 "experts: without $what"
+    err_has "an adapter of experts has neither DoRA nor dropout" "which is told"
+done
+run $experts --adapter "$data/adapters/mixtral" -o never "$data/models/mixtral"
+status_is 1 "experts: matrices that they share are not trained"
+err_has "lora_A.weight: matrices that experts share (target_parameters) are not trained on" "which is told"
 
 # what is trained can be named
 for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do

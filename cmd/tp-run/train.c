@@ -828,10 +828,8 @@ static int set_adapter(struct train *t, struct err *err)
             return err_set(err, ERR_USAGE,
                            "--%s: the adapter that is given keeps its own",
                            t->setting[i].option);
-    if (s->checkpoint->adapter) {
-        adapter_train(s->checkpoint->adapter, s->checkpoint->model);
-        return 0;
-    }
+    if (s->checkpoint->adapter)
+        return adapter_train(s->checkpoint->adapter, s->checkpoint->model, err);
     if (train_loss_find(t, err) < 0)
         return -1;
     w.task = loss_table[t->loss].task;

@@ -55,7 +55,8 @@ struct model_adapter {
     bool turned;      /* which is [in][out] */
     struct axis rank; /* sharded by no mesh */
     double scale;
-    int chosen; /* from 1: of texts that choose it by this number alone; 0: of all */
+    int chosen;  /* from 1: of texts that choose it by this number alone; 0: of all */
+    size_t from; /* the first of those that were added together */
     bool magnitudes;
     bool trained;   /* training changes all parts but the norms */
     double dropout; /* and drops elements of what A reads at this rate */

@@ -41,28 +41,81 @@ static void append(struct adapting *a, const struct inst *inst)
     p->inst[p->ninsts++] = *inst;
 }
 
-/* Index of adapter I's PART in p->weight. */
-static int weight_of(struct adapting *a, size_t i, enum adapter_part part)
+/* Appends adapter I's PART, one of EXPERTS in a row, to p->weight. */
+static void add_weight(struct adapting *a, size_t i, enum adapter_part part,
+                       uint64_t experts)
 {
     struct builder *b = a->b;
     struct program *p = b->p;
     const struct axis *axis[2];
+    int n = model_adapter_axes(b->m, i, part, axis);
 
-    if (!a->weight[i][part]) {
-        int n = model_adapter_axes(b->m, i, part, axis);
+    p->weight =
+        xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1, sizeof(*p->weight));
+    p->weight[p->nweights++] = (struct weight){
+        .tensor = b->m->adapter[i].tensor,
+        .rows = n < 2 ? 1 : axis_count(axis[0], NULL, &b->m->scope, b->share),
+        .cols = axis_count(axis[n - 1], NULL, &b->m->scope, b->share),
+        .experts = experts,
+        .adapter = (int)i + 1,
+        .part = part,
+    };
+}
 
-        p->weight = xgrow(p->weight, &b->weight_cap, (size_t)p->nweights + 1,
-                          sizeof(*p->weight));
-        p->weight[p->nweights++] = (struct weight){
-            .tensor = b->m->adapter[i].tensor,
-            .rows = n < 2 ? 1 : axis_count(axis[0], NULL, &b->m->scope, b->share),
-            .cols = axis_count(axis[n - 1], NULL, &b->m->scope, b->share),
-            .adapter = (int)i + 1,
-            .part = part,
-        };
-        a->weight[i][part] = p->nweights;
-    }
+/* The adapter of TENSOR that was added together with adapter I; -1: there is none. */
+static long beside(const struct model *m, size_t i, size_t tensor)
+{
+    for (size_t k = m->adapter[i].from; k < m->nadapters; k++)
+        if (m->adapter[k].tensor == tensor && m->adapter[k].from == m->adapter[i].from)
+            return (long)k;
+    return -1;
+}
+
+/* Index of adapter I's PART in p->weight; of experts, whose weights INST reads, that of
+ * the first, followed by the others'. */
+static int weight_of(struct adapting *a, const struct inst *inst, size_t i,
+                     enum adapter_part part)
+{
+    struct program *p = a->b->p;
+    uint64_t experts = p->weight[inst->weight].experts;
+
+    if (a->weight[i][part])
+        return a->weight[i][part] - 1;
+    a->weight[i][part] = p->nweights + 1;
+    if (!experts)
+        add_weight(a, i, part, 0);
+    for (uint64_t e = 0; e < experts; e++)
+        add_weight(a,
+                   (size_t)beside(a->b->m, i, p->weight[inst->weight + (int)e].tensor),
+                   part, experts);
     return a->weight[i][part] - 1;
+}
+
+/* Have all experts whose weights INST reads adapters like I, that of the first? */
+static int check_experts(struct adapting *a, const struct inst *inst, size_t i)
+{
+    const struct program *p = a->b->p;
+    const struct model *m = a->b->m;
+    const struct model_adapter *own = &m->adapter[i];
+
+    for (uint64_t e = 0; e < p->weight[inst->weight].experts; e++) {
+        size_t t = p->weight[inst->weight + (int)e].tensor;
+        long k = beside(m, i, t);
+        const struct model_adapter *other = k < 0 ? NULL : &m->adapter[k];
+
+        if (!other || other->rank.size != own->rank.size || other->scale < own->scale ||
+            other->scale > own->scale)
+            return err_set(a->b->err, ERR_NO,
+                           "tensor %s: the experts of a layer have adapters of one "
+                           "rank and scale, all or none",
+                           m->tensor[t].name);
+    }
+    return own->magnitudes || own->dropout > 0
+               ? err_set(a->b->err, ERR_NO,
+                         "tensor %s: an adapter of experts has neither DoRA nor "
+                         "dropout",
+                         m->tensor[own->tensor].name)
+               : 0;
 }
 
 /* Emits OP of X, or of nothing if that is -1, with the columns COL, placed as PLACE,
@@ -225,7 +278,7 @@ static int emit_product(struct adapting *a, const struct shape *s, size_t i, int
                                  .col = &own->rank,
                                  .place =
                                      s->place == PLACE_CUT ? PLACE_WHOLE : s->place };
-    int w = weight_of(a, i, ADAPTER_A), u;
+    int w = weight_of(a, s->inst, i, ADAPTER_A), u;
     struct inst *made = emit_as(a, &inner, OP_LINEAR, x);
 
     made->weight = w;
@@ -234,14 +287,15 @@ static int emit_product(struct adapting *a, const struct shape *s, size_t i, int
     if (!own->magnitudes)
         u = emit_chosen(a, &inner, own, u, chosen);
     u = emit_scaled(a, &inner, u, own->scale);
-    return emit_weighed(a, s, OP_LINEAR, u, weight_of(a, i, ADAPTER_B));
+    return emit_weighed(a, s, OP_LINEAR, u, weight_of(a, s->inst, i, ADAPTER_B));
 }
 
 /* Y, the sum of W x and s B A x of adapter I, times its factors. */
 static int emit_factors(struct adapting *a, const struct shape *s, size_t i, int y)
 {
-    y = emit_weighed(a, s, OP_MUL_VECTOR, y, weight_of(a, i, ADAPTER_NORM));
-    return emit_weighed(a, s, OP_MUL_VECTOR, y, weight_of(a, i, ADAPTER_MAGNITUDE));
+    y = emit_weighed(a, s, OP_MUL_VECTOR, y, weight_of(a, s->inst, i, ADAPTER_NORM));
+    return emit_weighed(a, s, OP_MUL_VECTOR, y,
+                        weight_of(a, s->inst, i, ADAPTER_MAGNITUDE));
 }
 
 /* Appends adapter I of the product INST, whose result is Y so far; returns the sum, or
@@ -289,13 +343,16 @@ static int adapt(struct adapting *a, const struct inst *inst)
     size_t tensor;
     int y = inst->dst;
 
-    if ((inst->op != OP_LINEAR && inst->op != OP_MATMUL) || inst->mixture >= 0)
+    if (inst->op != OP_LINEAR && inst->op != OP_MATMUL)
         return 0;
+    a->b->mixture = inst->mixture;
     tensor = p->weight[inst->weight].tensor;
     for (size_t i = 0; i < m->nadapters; i++) {
         if (m->adapter[i].tensor != tensor ||
             m->adapter[i].turned != (inst->op == OP_MATMUL))
             continue;
+        if (p->weight[inst->weight].experts && check_experts(a, inst, i) < 0)
+            return -1;
         if (a->b->opt->deterministic && p->value[y].place == PLACE_PARTIAL)
             return err_set(a->b->err, ERR_NO,
                            "tensor %s: with an adapter its product over tp is a sum "

@@ -41,8 +41,16 @@ struct adapter {
     struct pair {
         const struct tensor *side[2];   /* A, B; NULL: new */
         const struct tensor *magnitude; /* or NULL */
-    } * pair;                           /* [n] */
-    size_t n, nmagnitudes;
+        /* of one of EXPERTS that share them (target_parameters), 0 otherwise: A has
+         * the experts' rows one after another, B [rows][rank][experts] those of several
+         * matrices, this one's ROWS from FIRST on */
+        uint64_t experts, expert, first, rows;
+    } * pair;                        /* [n] */
+    size_t n, nmagnitudes, nmatched; /* of the file's tensors: A and B */
+    struct stack {
+        const struct tensor *of; /* the B that was read last */
+        char *data;
+    } * stack;
     struct saved {
         size_t tensor;           /* of the model */
         const struct tensor *by; /* NULL: new, it begins as the model's */
@@ -132,11 +140,11 @@ static int find_weight(size_t *t, bool *turned, const struct adapter *a,
                 "%s: %.*s: more than one product reads its weight, or none does: an "
                 "adapter of it is not read",
                 a->path, (int)n, name);
-    } else if (!a->merges && (table || m->tensor[at].expert >= 0)) {
+    } else if (!a->merges && table) {
         err_set(err, ERR_NO,
-                "%s: %.*s: an adapter of %s is not applied beside the model: tp-shard "
-                "merge --adapter makes a model of both",
-                a->path, (int)n, name, table ? "an embedding" : "an expert");
+                "%s: %.*s: an adapter of an embedding is not applied beside the model: "
+                "tp-shard merge --adapter makes a model of both",
+                a->path, (int)n, name);
     } else {
         *t = (size_t)at;
         *turned = table || how[at] == PACKABLE_COLS;
@@ -230,11 +238,127 @@ static int add_pair(struct adapter *a, struct model *m, const enum packable *how
         return -1;
     made = model_adapt(m, t, turned, rank, scale * a->weight);
     made->chosen = a->chosen;
+    made->from = a->first;
     made->magnitudes = magnitude;
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-    a->pair[a->n++] = (struct pair){ { tensor, up }, magnitude };
+    a->pair[a->n++] = (struct pair){ { tensor, up }, .magnitude = magnitude };
     a->nmagnitudes += magnitude != NULL;
+    a->nmatched += 2;
     return 0;
+}
+
+/* ---- experts in one pair (target_parameters) ---- */
+
+/* The parameter of a module of experts, NAME[n], that A and B adapt: its name, which
+ * the caller frees, its *pieces, *count of them, and the rank; NULL: none. */
+static char *find_stack(struct model_piece **pieces, size_t *count, uint64_t *rank,
+                        const struct model *m, const struct adapter_config *config,
+                        const char *name, size_t n, const struct tensor *a,
+                        const struct tensor *b)
+{
+    const char *word;
+
+    for (size_t k = 0; (word = adapter_config_parameter(config, k)); k++) {
+        const char *dot = strrchr(word, '.');
+        char *full = str_dupf("%.*s.%s", (int)n, name, dot ? dot + 1 : word);
+
+        for (uint64_t experts = 2; experts <= a->shape[0]; experts++) {
+            uint64_t shape[3] = { experts, b->shape[0], a->shape[1] };
+
+            if (a->shape[0] % experts)
+                continue;
+            *pieces = model_unstack(m, full, 3, shape, count);
+            *rank = a->shape[0] / experts;
+            if (*pieces)
+                return full;
+        }
+        free(full);
+    }
+    return NULL;
+}
+
+/* Adds an adapter for PIECE, of all COUNT pieces of the parameter NAME. */
+static int add_piece(struct adapter *a, struct model *m, const enum packable *how,
+                     const struct model_piece *piece, uint64_t experts, uint64_t rank,
+                     const char *name, const struct tensor *const side[2],
+                     struct err *err)
+{
+    size_t n = strlen(piece->name) - strlen(".weight"), t;
+    struct model_adapter *made;
+    double scale;
+    bool turned;
+
+    if (find_weight(&t, &turned, a, m, how, false, piece->name, n, err) < 0 ||
+        adapter_config_scale(&scale, &a->config, name, rank, err) < 0)
+        return -1;
+    if (!(fabs(scale * a->weight) <= (double)FLT_MAX))
+        return err_set(err, ERR_INPUT,
+                       "%s: lora_alpha times @%g is more than f32 holds", a->path,
+                       a->weight);
+    if (turned)
+        return err_set(err, ERR_NO, "%s: %s: a matrix by columns is not read", a->path,
+                       name);
+    made = model_adapt(m, t, false, rank, scale * a->weight);
+    made->chosen = a->chosen;
+    made->from = a->first;
+    a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
+    a->pair[a->n++] = (struct pair){ .side = { side[0], side[1] },
+                                     .experts = experts,
+                                     .expert = piece->expert,
+                                     .first = piece->first,
+                                     .rows = piece->rows };
+    return 0;
+}
+
+/* Adds the adapters of experts whose A is TENSOR to M: *found, if they are. */
+static int add_stack(bool *found, struct adapter *a, struct model *m,
+                     const enum packable *how, const struct tensor_index *index,
+                     const struct tensor *tensor, struct err *err)
+{
+    static const char layer[] = ".base_layer";
+    size_t n = strlen(tensor->name) - strlen(sides[0]), count = 0, kept;
+    const struct tensor *side[2] = { tensor, beside(index, tensor, n, sides[1]) };
+    const char *name = tensor->name + strlen(PREFIX);
+    struct model_piece *piece = NULL;
+    uint64_t rank = 0;
+    char *full;
+    int ret = 0;
+
+    *found = false;
+    n -= strlen(PREFIX);
+    while (n > strlen(layer) &&
+           !strncmp(name + n - strlen(layer), layer, strlen(layer)))
+        n -= strlen(layer);
+    if (!side[1] || tensor->ndim != 2 || side[1]->ndim != 2 ||
+        side[1]->shape[1] != tensor->shape[0])
+        return 0;
+    full = find_stack(&piece, &count, &rank, m, &a->config, name, n, tensor, side[1]);
+    if (!full && adapter_config_parameter(&a->config, 0) && n >= strlen("experts") &&
+        !strncmp(name + n - strlen("experts"), "experts", strlen("experts")))
+        return err_set(err, ERR_NO,
+                       "%s: tensor %s: adapts experts (target_parameters) that are not "
+                       "this model's, or that its files have in one tensor, of which "
+                       "no adapter is read",
+                       a->path, tensor->name);
+    if (!full)
+        return 0;
+    *found = true;
+    kept = a->n;
+    for (int k = 0; k < 2 && ret == 0; k++)
+        ret = check_shape(a, side[k], side[k]->shape, err);
+    for (size_t i = 0; i < count && ret == 0; i++)
+        ret = add_piece(a, m, how, &piece[i], tensor->shape[0] / rank, rank, full, side,
+                        err);
+    for (size_t i = 0; i < kept && ret == 0; i++)
+        if (m->adapter[a->first + i].tensor == m->adapter[a->first + kept].tensor)
+            ret = err_set(err, ERR_INPUT, "%s: tensors %s and %s are of one parameter",
+                          a->path, a->pair[i].side[0]->name, tensor->name);
+    a->nmatched += 2;
+    for (size_t i = 0; i < count; i++)
+        free(piece[i].name);
+    free(piece);
+    free(full);
+    return ret;
 }
 
 /* The model's tensor that T stands for; PEFT writes a copy of an adapted embedding or
@@ -353,14 +477,21 @@ static int add_all(struct adapter *a, struct checkpoint *c, const enum packable 
                  (!str_ends(t->name, sides[0]) && !str_ends(t->name, tables[0])))
             ret = err_set(err, ERR_NO, "%s: tensor %s: only LoRA's matrices are read",
                           a->path, t->name);
-        else
-            ret = add_pair(a, m, how, &index, t, err);
+        else {
+            bool stacked = false;
+
+            if (str_ends(t->name, sides[0]))
+                ret = add_stack(&stacked, a, m, how, &index, t, err);
+            if (ret == 0 && !stacked)
+                ret = add_pair(a, m, how, &index, t, err);
+        }
     }
     tensor_index_clear(&index);
     if (ret == 0 && !a->stored.n)
         return err_set(err, ERR_INPUT, "%s: no lora_A: an adapter without matrices",
                        a->path);
-    if (ret == 0 && 2 * a->n + a->nmagnitudes + a->nsaved + a->ncopies != a->stored.n)
+    if (ret == 0 &&
+        a->nmatched + a->nmagnitudes + a->nsaved + a->ncopies != a->stored.n)
         return err_set(err, ERR_INPUT, "%s: a lora_B lacks its lora_A", a->path);
     return ret;
 }
@@ -423,6 +554,7 @@ int adapter_open(struct checkpoint *c, const struct adapter_spec *spec, struct e
     int ret = -1;
 
     a->fd = -1;
+    a->stack = xcalloc(1, sizeof(*a->stack));
     a->first = c->model->nadapters;
     a->weight = spec->weight;
     a->merges = spec->merges;
@@ -449,6 +581,9 @@ void adapter_close(struct adapter *a)
         safetensors_clear(&a->stored);
     if (a->fd >= 0)
         close(a->fd);
+    if (a->stack)
+        free(a->stack->data);
+    free(a->stack);
     free(a->pair);
     free(a->saved);
     adapter_config_clear(&a->config);
@@ -552,8 +687,7 @@ static bool is_listed(const char *name, const char *list)
 /* Can an adapter adapt tensor T of M, which products read as HOW says? */
 static bool can_adapt(const struct model *m, size_t t, enum packable how)
 {
-    return how != PACKABLE_NOT && m->tensor[t].ndim == 2 && m->tensor[t].expert < 0 &&
-           m->tensor[t].tied < 0;
+    return how != PACKABLE_NOT && m->tensor[t].ndim == 2 && m->tensor[t].tied < 0;
 }
 
 /* Refuses a name of LIST that no adapted module has. */
@@ -643,9 +777,11 @@ static int adapt_all(struct adapter *a, struct model *m, const enum packable *ho
         struct model_adapter *made;
 
         if (can_adapt(m, t, how[t]) &&
-            (every ? m->tensor[t].section >= 0 : is_listed(module, list))) {
+            (every ? m->tensor[t].section >= 0 && m->tensor[t].expert < 0
+                   : is_listed(module, list))) {
             made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
             made->trained = true;
+            made->from = a->first;
             made->dropout = w->dropout;
             made->magnitudes = w->dora;
             turned |= made->turned;
@@ -814,12 +950,20 @@ void adapter_freeze(const struct adapter *a, struct model *m)
         m->tensor[a->saved[i].tensor].frozen = false;
 }
 
-void adapter_train(const struct adapter *a, struct model *m)
+int adapter_train(const struct adapter *a, struct model *m, struct err *err)
 {
+    for (size_t i = 0; i < a->n; i++)
+        if (a->pair[i].experts)
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: matrices that experts share "
+                           "(target_parameters) are not trained on: --lora makes new "
+                           "ones for each expert",
+                           a->path, a->pair[i].side[0]->name);
     for (size_t i = 0; i < a->n; i++) {
         m->adapter[a->first + i].trained = true;
         m->adapter[a->first + i].dropout = adapter_config_dropout(&a->config);
     }
+    return 0;
 }
 
 const char *adapter_training(const struct adapter *a)
@@ -943,14 +1087,71 @@ static int read_wide(const struct adapter *a, const struct tensor *t, uint64_t f
     return ret;
 }
 
+/* Reads all of T, the B of experts, to A's stack. */
+static int read_stack(const struct adapter *a, const struct tensor *t, struct err *err)
+{
+    struct stack *s = a->stack;
+
+    if (s->of == t)
+        return 0;
+    s->of = NULL;
+    free(s->data);
+    s->data = mem_alloc(t->size + 1, t->name, err);
+    if (!s->data || read_elements(a, t, 0, t->shape[0] * t->shape[1], s->data, err) < 0)
+        return -1;
+    s->of = t;
+    return 0;
+}
+
+/* Row I of PART of adapter NUMBER, COLS numbers as they are stored, to ROW. */
+static int read_side(const struct adapter *a, size_t number, enum adapter_part part,
+                     uint64_t i, void *row, uint64_t cols, struct err *err)
+{
+    const struct pair *p = &a->pair[number - a->first];
+    const struct tensor *t = tensor_of(a, number, part);
+    size_t unit = (size_t)dtype_bits(t->dtype) / 8;
+
+    if (!p->experts || part > ADAPTER_B)
+        return read_elements(a, t, i * cols, cols, row, err);
+    if (part == ADAPTER_A)
+        return read_elements(a, t, (p->expert * (t->shape[0] / p->experts) + i) * cols,
+                             cols, row, err);
+    if (read_stack(a, t, err) < 0)
+        return -1;
+    for (uint64_t k = 0; k < cols; k++)
+        memcpy((char *)row + k * unit,
+               a->stack->data +
+                   ((p->first + i) * t->shape[1] + k * p->experts + p->expert) * unit,
+               unit);
+    return 0;
+}
+
 int adapter_read(const struct adapter *a, size_t i, enum adapter_part part, float *to,
                  struct err *err)
 {
     const struct tensor *t;
+    const struct pair *p;
+    uint64_t rows, cols;
+    void *row;
+    int ret = 0;
 
     a = owner(a, i);
     t = tensor_of(a, i, part);
-    return read_wide(a, t, 0, t->shape[0] * t->shape[1], to, err);
+    p = &a->pair[i - a->first];
+    if (!p->experts)
+        return read_wide(a, t, 0, t->shape[0] * t->shape[1], to, err);
+    rows = part == ADAPTER_A ? t->shape[0] / p->experts : p->rows;
+    cols = part == ADAPTER_A ? t->shape[1] : t->shape[1] / p->experts;
+    row = mem_alloc(cols * sizeof(float) + 1, t->name, err);
+    if (!row)
+        return -1;
+    for (uint64_t r = 0; r < rows && ret == 0; r++) {
+        ret = read_side(a, i, part, r, row, cols, err);
+        if (ret == 0)
+            (void)dtype_to_f32(t->dtype, row, to + r * cols, (size_t)cols);
+    }
+    free(row);
+    return ret;
 }
 
 int adapter_magnitudes(const struct adapter *a, size_t i, float **out, struct err *err)
@@ -1018,7 +1219,7 @@ static int read_row(const struct adapter *a, const struct program *p,
     float *to = row;
 
     if (t)
-        return read_elements(a, t, i * cols, cols, row, err);
+        return read_side(a, (size_t)w->adapter - 1, w->part, i, row, cols, err);
     if (w->part <= ADAPTER_B)
         draw_row(a, p, w, i, row, cols);
     for (uint64_t k = 0; k < cols && w->part > ADAPTER_B; k++)

@@ -63,8 +63,9 @@ MUST_CHECK int adapter_foretell(struct model *m, const struct adapter_wish *w,
                                 struct err *err);
 /* A, and those after it. */
 void adapter_close(struct adapter *a);
-/* Marks A's matrices in M as trained, with the dropout that its config says. */
-void adapter_train(const struct adapter *a, struct model *m);
+/* Marks A's matrices in M as trained, with the dropout that its config says.  ERR_NO:
+ * experts share some. */
+MUST_CHECK int adapter_train(const struct adapter *a, struct model *m, struct err *err);
 /* Freezes all tensors of M but those that A has in their place. */
 void adapter_freeze(const struct adapter *a, struct model *m);
 /* The state of a training, as JSON, that its directory's manifest has; or NULL. */

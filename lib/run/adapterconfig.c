@@ -37,6 +37,7 @@ static const char *const told[] = { "peft_type",
                                     "rank_pattern",
                                     "alpha_pattern",
                                     "target_modules",
+                                    "target_parameters",
                                     "exclude_modules",
                                     "layers_to_transform",
                                     "layers_pattern",
@@ -104,13 +105,18 @@ static const struct json *stated(const struct adapter_config *a, const char *pat
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.";
+    static const char any[] = ".*\\.";
     const struct json *pattern = json_get(a->doc.root, patterns);
 
     *other = NULL;
     for (const struct json *k = pattern ? pattern->first : NULL; k; k = k->next) {
-        if (!k->key || k->key[strspn(k->key, plain)])
+        const char *word = k->key; /* PEFT itself writes this beginning */
+
+        if (word && str_starts(word, any))
+            word += strlen(any);
+        if (!word || word[strspn(word, plain)])
             *other = k;
-        else if (names(k->key, name))
+        else if (names(word, name))
             return k;
     }
     return json_get(a->doc.root, key);
@@ -187,6 +193,16 @@ double adapter_config_dropout(const struct adapter_config *c)
                    rate < 1
                ? rate
                : 0;
+}
+
+const char *adapter_config_parameter(const struct adapter_config *c, size_t k)
+{
+    const struct json *list = json_get(c->doc.root, "target_parameters");
+    const struct json *j = list && list->type == JSON_ARRAY ? list->first : NULL;
+
+    while (j && k--)
+        j = j->next;
+    return json_string(j);
 }
 
 /* ---- writing ---- */

@@ -39,6 +39,8 @@ void adapter_config_clear(struct adapter_config *c);
 /* base_model_name_or_path, or NULL; lora_dropout, or 0. */
 const char *adapter_config_base(const struct adapter_config *c);
 double adapter_config_dropout(const struct adapter_config *c);
+/* Name K of target_parameters; NULL: there are fewer. */
+const char *adapter_config_parameter(const struct adapter_config *c, size_t k);
 /* Sets *scale of the module NAME: lora_alpha / RANK, or / sqrt(RANK) with use_rslora.
  */
 MUST_CHECK int adapter_config_scale(double *scale, const struct adapter_config *a,

@@ -31,6 +31,9 @@ ADAPTERS = {
     # transposed weights, a fused projection, rank-stabilized
     "gpt2-hub": dict(target_modules=["c_attn", "c_proj"], r=2, lora_alpha=8, use_rslora=True, fan_in_fan_out=True),
     # q, k and v interleaved by head; an expression for the modules
+    # experts, all of a layer in two pairs of matrices
+    "mixtral": dict(target_modules=["q_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"], r=2,
+                    lora_alpha=6, alpha_pattern={"down_proj": 4}),
     "neox": dict(target_modules=r".*\.(query_key_value|dense|dense_4h_to_h)", r=3, lora_alpha=4),
 }
 # of other modules, the head among them
@@ -44,13 +47,16 @@ MORE = {
 
 def make(name, options):
     torch.manual_seed(len(name))
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32)
+    eager = dict(experts_implementation="eager") if "target_parameters" in options else {}
+    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32, **eager)
     peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options))
     with torch.no_grad():
         for key, p in peft.named_parameters():
             if "lora_" in key:
                 p.normal_(0, 0.2)
     write(peft, os.path.join(DATA, "adapters", name), name)
+    if eager:
+        return
     train(name)
     if name == "llama-gqa":
         make_other(name)
