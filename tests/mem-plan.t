@@ -745,6 +745,20 @@ done << 'END'
 131.4 --link 3GB
 END
 
+# recomputing all but products lies between nothing and everything, in time and in memory
+shape llama-3-8b
+for way in none products full none,full none,products; do
+    mem-estimate plan --mode train --gpu h100-80g --gpus 8 --mesh tp=1,sp=1,pp=1 --zero 3 --micro-batch 2 --global-batch 128 --seq 4096 --top 1 \
+        --recompute $way --json llama-3-8b.json | sed -n '1s/.*"recompute":"\([a-z]*\)".*"memory":\([0-9]*\),"seconds":\([0-9.]*\).*/\1 \2 \3/p'
+done > ways
+ok "recomputing all but every second product lies between" awk '{ m[NR] = $2; s[NR] = $3 }
+    END { exit !(m[1] > m[2] && m[2] > m[3] && s[1] < s[2] && s[2] < s[3]) }' ways
+ok "of a list the fastest is taken" test "$(sed -n '4,5s/ .*//p' ways | xargs)" = "none none"
+run mem-estimate plan --mode train --framework deepspeed --gpu h100-80g --gpus 8 --recompute products --json llama-3-8b.json
+ok "DeepSpeed has no such way" grep -q '"code":"framework","count":[1-9]' out
+run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --recompute none,3 llama-3-8b.json
+status_is 2 "numbers of layers are not searched"
+
 # where nothing fits, one search is enough: as many layouts are looked at as without a margin
 for margin in 0 5; do
     mem-estimate plan --mode train --gpu t4 --gpus 1 --global-batch 1 --margin $margin --offload none --json llama-3-70b.json |

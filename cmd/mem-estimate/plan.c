@@ -285,12 +285,31 @@ struct kept {
         offload_given;
 };
 
+/* Parses "none,full" to a set. */
+static int keep_recompute(unsigned *set, const char *text, struct err *err)
+{
+    char *words = xstrdup(text), *rest = words;
+    int ret = 0;
+
+    *set = 0;
+    for (char *word; ret == 0 && (word = strsep(&rest, ","));) {
+        struct recompute_plan plan;
+
+        ret = recompute_parse(&plan, word, err);
+        if (ret == 0 && plan.layers)
+            ret =
+                err_set(err, ERR_USAGE,
+                        "--recompute %s: a plan does not try numbers of layers", text);
+        if (ret == 0)
+            *set |= 1U << plan.kind;
+    }
+    free(words);
+    return ret;
+}
+
 static int keep(struct planner_options *p, const struct kept *k,
                 enum framework framework, bool train, struct err *err)
 {
-    bool ours = framework == FRAMEWORK_TP_RUN;
-    struct recompute_plan plan = { 0 };
-
     if (k->mesh && mesh_parse(p->size, k->mesh, err) < 0)
         return -1;
     for (int a = 0; a < MESH_NAXES; a++) {
@@ -305,18 +324,14 @@ static int keep(struct planner_options *p, const struct kept *k,
         return err_set(err, ERR_USAGE, "--margin %g: not from 0 to below 100",
                        k->margin);
     p->zero = k->zero_given ? k->zero : -1;
-    if (k->recompute && recompute_parse(&plan, k->recompute, err) < 0)
+    if (k->recompute && keep_recompute(&p->recompute, k->recompute, err) < 0)
         return -1;
-    if (plan.layers || (plan.kind == RECOMPUTE_PRODUCTS && !ours))
-        return err_set(err, ERR_USAGE, "--recompute %s: a plan does not try it%s",
-                       k->recompute, plan.layers ? "" : " but for tp-run");
     if (train && k->schedule_given && !(abilities[framework].orders >> k->schedule & 1))
         return err_set(err, ERR_USAGE, "--schedule %s: %s does not have it",
                        order_names[k->schedule], framework_names[framework]);
     if (train && k->zero_given && !(abilities[framework].zero >> k->zero & 1))
         return err_set(err, ERR_USAGE, "--zero %d: %s does not have it", k->zero,
                        framework_names[framework]);
-    p->recompute = k->recompute ? (int)plan.kind : -1;
     p->order = k->schedule_given ? k->schedule : -1;
     p->chunks = k->chunks;
     if (k->etp && !train)

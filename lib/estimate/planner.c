@@ -74,7 +74,7 @@ struct search {
 
 void planner_options_init(struct planner_options *o)
 {
-    *o = (struct planner_options){ .top = 5, .zero = -1, .recompute = -1, .order = -1 };
+    *o = (struct planner_options){ .top = 5, .zero = -1, .order = -1 };
 }
 
 static void reject(struct search *s, enum planner_rule rule)
@@ -302,6 +302,12 @@ static bool keeps(int kept, int value)
     return kept < 0 || kept == value;
 }
 
+/* True if the options leave WAY of recomputing. */
+static bool takes(const struct search *s, enum recompute way)
+{
+    return !s->o->recompute || (s->o->recompute >> way & 1);
+}
+
 /* True if ORDER can have CHUNKS chunks, with EACH layers on a stage. */
 static bool suits(const struct search *s, enum order order, int chunks, int pp,
                   int each)
@@ -339,8 +345,7 @@ static void find_orders(const struct search *s, int pp, bool exchanges,
 }
 
 /* True if WAY, on layout O, is a choice.  tp-run's programs tell whether it drops
- * anything; elsewhere attention keeps nothing without scores, and the closed forms do
- * not time the products that are saved. */
+ * anything; elsewhere attention keeps nothing without scores. */
 static bool tries(struct search *s, const struct memory_options *o, enum recompute way)
 {
     struct memory_options one = *o;
@@ -352,7 +357,9 @@ static bool tries(struct search *s, const struct memory_options *o, enum recompu
         some |= one.own[i].again.instructions > 0;
     if (!way || some || reversed_applies(&one))
         return !way || some;
-    return way == RECOMPUTE_ATTENTION ? !o->flash : way != RECOMPUTE_PRODUCTS;
+    if (way == RECOMPUTE_PRODUCTS) /* a habit of torchtitan's */
+        return s->o->recompute || s->o->start.framework == FRAMEWORK_TORCHTITAN;
+    return way != RECOMPUTE_ATTENTION || !o->flash;
 }
 
 /* Ranks of a node that share a layout's weights, if these are sharded and the groups
@@ -417,7 +424,7 @@ static void try_states(struct search *s, struct memory_options *o,
         }
         o->zero = zero;
         for (int way = 0; way < (o->train ? WAYS : 1); way++) {
-            if (!keeps(s->o->recompute, way) || !tries(s, o, (enum recompute)way))
+            if (!takes(s, (enum recompute)way) || !tries(s, o, (enum recompute)way))
                 continue;
             o->recompute = (enum recompute)way;
             if (framework_lacks(o, s->experts)) {
@@ -712,7 +719,7 @@ static int try_all(struct search *s, struct err *err)
         return 0;
     }
     if (s->o->start.train && s->o->start.flash && !is_ours(s) &&
-        keeps(s->o->recompute, RECOMPUTE_ATTENTION))
+        takes(s, RECOMPUTE_ATTENTION))
         reject(s, RULE_RECOMPUTE);
     find_divisors(&s->devices, (uint64_t)s->o->gpus);
     find_divisors(&s->sizes, s->o->global_batch);

@@ -24,10 +24,11 @@ struct planner_options {
                                     inference is timed for one token of each text */
         double first, next;      /* wanted times in seconds; 0: any */
     } requests;
-    /* Fixed choices; 0, or -1 for zero, recompute and order: search. */
+    /* Fixed choices; 0, or -1 for zero and order: search. */
     int size[MESH_NAXES];
     uint64_t micro_batch;
-    int zero, recompute, order, chunks;
+    int zero, order, chunks;
+    unsigned recompute; /* set of 1 << way; 0: all that are searched */
     int etp; /* memory_options.etp; size[MESH_EP] then counts all ranks that share out
                 experts. 0: of Megatron both are tried, of others all tensor ranks */
     bool searches_offload; /* if nothing fits, optimizer states and then weights are

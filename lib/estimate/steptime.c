@@ -243,7 +243,8 @@ static void find_times(struct rank_known *k, const struct profile *p,
     int tp = o->mesh.size[MESH_TP];
     double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
     double plain, attention;
-    const struct work all = k->all, again = k->again;
+    const struct work all = k->all;
+    struct work again = k->again;
     struct rank_times t = { 0 };
 
     k->flops =
@@ -262,6 +263,12 @@ static void find_times(struct rank_known *k, const struct profile *p,
     attention = tokens * attention_seconds(m, &again);
     if (o->recompute == RECOMPUTE_ATTENTION && !o->own)
         t.again = attention + tokens * again.scores / m->memory;
+    if (o->recompute == RECOMPUTE_PRODUCTS && !o->own) {
+        /* attention's results and every second product are there, and what is summed */
+        again.products /= 2;
+        again.grouped /= 2;
+        t.again = plain_seconds(m, o, &again, tokens);
+    }
     if (o->recompute == RECOMPUTE_FULL || o->own) {
         t.again = plain_seconds(m, o, &again, tokens) + attention;
         t.again_sums = tensor_seconds(m, o, &again, tokens);
