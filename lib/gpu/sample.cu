@@ -4,11 +4,19 @@
  * most likely, limited to the smallest set that sums to top_p.  A block handles one
  * row.  Instead of sorting, each logit and its index form a 64-bit key, and a threshold
  * key is found bit by bit; each bit takes one sum over the row, but for the bits of the
- * index if only one element has that logit.  Random numbers are those of lib/base/rng.
- */
+ * index if only one element has that logit.  If only the K most likely are wanted, a
+ * bound is found first among the largest numbers of the threads, K of which are not
+ * less; what is not less in the row, seldom much more than K, is kept in shared memory,
+ * and sums are over that.  Random numbers are those of lib/base/rng. */
 #include "lib/gpu/quads.cuh"
 
 enum { THREADS = GPU_MOST_THREADS, WARPS = THREADS / GPU_WARP };
+/* Keys that are kept, at most. */
+#ifdef __CUDACC__
+enum { KEPT = 2048 };
+#else
+enum { KEPT = 24 };
+#endif
 
 /* Larger logits have larger keys; of equal logits the first does. */
 static __device__ uint32_t high_key_of(float x)
@@ -23,18 +31,32 @@ static __device__ uint64_t key_of(float x, uint32_t i)
     return (uint64_t)high_key_of(x) << 32 | (0xffffffffu - i);
 }
 
+/* The number that has a key's upper half. */
+static __device__ float number_of(uint64_t key)
+{
+    uint32_t high = (uint32_t)(key >> 32);
+
+    return __uint_as_float(high >> 31 ? high & 0x7fffffffu : ~high);
+}
+
 struct row {
     const float *x;
     uint32_t cols;
+    const uint64_t *kept; /* keys of what is looked at; NULL: of all */
+    uint32_t nkept;
     bool wide;                        /* as in quads.cuh */
     double largest, over_temperature; /* 1 / temperature */
     uint64_t most;                    /* no key is larger */
     double *part;
 };
 
-/* Loops over a thread's columns; COL is the first of four. */
-#define EACH_FOUR(col, r) \
-    for (uint32_t col = 4 * threadIdx.x; col < (r)->cols; col += 4 * THREADS)
+/* Loops over a thread's columns; COL is the first of four.  If keys are kept there are
+ * none, but those. */
+#define EACH_FOUR(col, r)                                               \
+    for (uint32_t col = 4 * threadIdx.x; !(r)->kept && col < (r)->cols; \
+         col += 4 * THREADS)
+#define EACH_KEPT_KEY(i, r) \
+    for (uint32_t i = threadIdx.x; (r)->kept && i < (r)->nkept; i += THREADS)
 
 struct four {
     float x[4];
@@ -60,6 +82,9 @@ static __device__ double above(const struct row *r, uint64_t key, bool count)
 {
     double sum = 0;
 
+    EACH_KEPT_KEY(i, r)
+    if (r->kept[i] >= key)
+        sum += count ? 1 : weight_of(r, number_of(r->kept[i]));
     EACH_FOUR(col, r)
     {
         struct four f = four_at(r, col);
@@ -79,6 +104,11 @@ static __device__ uint64_t only_one(const struct row *r, uint64_t key)
 {
     double number = 0, index = 0;
 
+    EACH_KEPT_KEY(i, r)
+    if (r->kept[i] >> 32 == key >> 32) {
+        number += 1;
+        index += (double)(0xffffffffu - (uint32_t)r->kept[i]);
+    }
     EACH_FOUR(col, r)
     {
         struct four f = four_at(r, col);
@@ -186,6 +216,76 @@ static __device__ uint32_t draw_likely(const struct row *r, const struct draw *d
     return 0xffffffffu - (uint32_t)seek(r, least, u * total, true, false);
 }
 
+/* The largest number, by its key's upper half, that at least N threads' OWN are not
+ * less than. */
+static __device__ uint32_t bound_of(const struct row *r, uint32_t own, double n)
+{
+    uint32_t bound = 0;
+
+    for (int bit = 31; bit >= 0; bit--) {
+        uint32_t next = bound | 1u << bit;
+        double reach = block_sum(own >= next ? 1.0 : 0.0, r->part);
+
+        __syncthreads();
+        if (reach >= n)
+            bound = next;
+    }
+    return bound;
+}
+
+/* The sum of N over the threads before this one, and in *ALL over all; COUNT is shared
+ * memory for a number of each warp. */
+static __device__ uint32_t before(uint32_t n, uint32_t *count, uint32_t *all)
+{
+    uint32_t sum = 0, warp = 0;
+
+    for (unsigned k = 0; k < GPU_WARP; k++) {
+        uint32_t other = __shfl_sync(~0u, n, k);
+
+        sum += k < threadIdx.x % GPU_WARP ? other : 0;
+        warp += other;
+    }
+    if (threadIdx.x % GPU_WARP == 0)
+        count[threadIdx.x / GPU_WARP] = warp;
+    __syncthreads();
+    *all = 0;
+    for (unsigned k = 0; k < WARPS; k++) {
+        sum += k < threadIdx.x / GPU_WARP ? count[k] : 0;
+        *all += count[k];
+    }
+    return sum;
+}
+
+/* Keeps the keys of the numbers that are not less than the K most likely ones, if there
+ * is room; OWN is the largest of this thread. */
+static __device__ void keep_likely(struct row *r, float own, uint64_t k, uint64_t *kept,
+                                   uint32_t *count)
+{
+    uint32_t least = bound_of(r, high_key_of(own), (double)k), n = 0, all, at;
+
+    EACH_FOUR(col, r)
+    {
+        struct four f = four_at(r, col);
+
+        for (uint32_t i = 0; i < 4; i++)
+            n += i < f.n && high_key_of(f.x[i]) >= least;
+    }
+    at = before(n, count, &all);
+    if (all > KEPT)
+        return;
+    EACH_FOUR(col, r)
+    {
+        struct four f = four_at(r, col);
+
+        for (uint32_t i = 0; n && i < 4; i++)
+            if (i < f.n && high_key_of(f.x[i]) >= least)
+                kept[at++] = key_of(f.x[i], col + i);
+    }
+    __syncthreads();
+    r->kept = kept;
+    r->nkept = all;
+}
+
 static __device__ float warp_most(float v)
 {
     for (int k = GPU_WARP / 2; k; k /= 2)
@@ -200,14 +300,17 @@ static __global__ void __launch_bounds__(THREADS)
     SHARED(double, part, WARPS);
     SHARED(double, sums, THREADS);
     SHARED(float, most, WARPS);
+    SHARED(uint64_t, kept, KEPT);
+    SHARED(uint32_t, count, WARPS);
 
     EACH_ROW(t, rows)
     {
         struct draw d = draw[t];
-        struct row r = { x + t * (int64_t)cols, cols, wide, 0,
+        struct row r = { x + t * (int64_t)cols, cols, NULL, 0, wide, 0,
                          1 / d.temperature,     0,    part };
         double u = uniform(d.seed, d.position);
-        float largest = -INFINITY;
+        uint64_t likely = d.temperature <= 0 ? 1 : d.top_k;
+        float largest = -INFINITY, own;
         uint32_t id;
 
         EACH_FOUR(col, &r)
@@ -220,6 +323,7 @@ static __global__ void __launch_bounds__(THREADS)
                 largest = i < f.n && v > largest ? v : largest;
             }
         }
+        own = largest;
         largest = warp_most(largest);
         if (threadIdx.x % GPU_WARP == 0)
             most[threadIdx.x / GPU_WARP] = largest;
@@ -227,6 +331,8 @@ static __global__ void __launch_bounds__(THREADS)
         largest = warp_most(most[threadIdx.x % WARPS]);
         r.largest = (double)largest;
         r.most = key_of(largest, 0);
+        if (likely && likely <= THREADS && likely < cols)
+            keep_likely(&r, own, likely, kept, count);
         id = d.top_k || d.top_p < 1 || d.temperature <= 0 ? draw_likely(&r, &d, u)
                                                           : draw_plain(&r, u, sums);
         if (threadIdx.x == 0)
