@@ -151,7 +151,7 @@ static int run(const struct job *job, const struct backend *ops, struct comm *wo
     if (ret == 0)
         ret = check_steps(&t, times, err);
     if (ret == 0)
-        ret = take_sums(m, &t.parameters, err);
+        ret = take_sums(m, &t.stage->parameters, err);
     trainer_close(&t);
     return ret;
 }

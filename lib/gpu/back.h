@@ -93,6 +93,23 @@ struct attention_bf16 {
 void gpu_attention_back_cores(struct attention_back b, struct attention_bf16 x,
                               struct attention a, struct ranges r, void *stream);
 
+/* Rows that were sent to COUNT experts of this rank, the first of which is FIRST of
+ * ALL: of tokens INDEX, COUNTS[e] of them before those of expert e. */
+struct sent_rows {
+    const int32_t *index, *counts;
+    uint64_t all, first;
+    int32_t count;
+};
+/* y[i] = r[t][e] d[t] */
+void gpu_expert_spread(float *y, const float *d, const float *r, struct sent_rows s,
+                       struct span rows, uint64_t cols, void *stream);
+/* y[t][e] = d[t] . a[i]; y is 0 before */
+void gpu_expert_dot(float *y, const float *d, const float *a, struct sent_rows s,
+                    struct span rows, uint64_t cols, void *stream);
+/* y is 0 before */
+void gpu_route_back(float *y, const float *d, const float *x, const int32_t *choice,
+                    struct routing r, struct span rows, uint64_t cols, void *stream);
+
 /* What the gradient of a likelihood reads beside logits: *FACTOR times WEIGHT[t] (NULL:
  * 1) is that of the likelihood of TARGET[t] (< 0: none); the statistics of PARTS ranks
  * follow each other. */

@@ -1183,6 +1183,56 @@ KERNEL(attention_back)
     return launched(d, c, err);
 }
 
+static struct sent_rows sent_of(const struct call *c)
+{
+    const struct mixture *m = &c->program->mixture[c->inst->mixture];
+
+    return (struct sent_rows){ .index = c->x[2].data,
+                               .counts = c->x[3].data,
+                               .all = m->all,
+                               .first = m->first,
+                               .count = (int32_t)m->count };
+}
+
+KERNEL(expert_spread)
+{
+    gpu_expert_spread(result(c), source(c, 0), source(c, 1), sent_of(c), result_rows(c),
+                      c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(expert_dot)
+{
+    clear(d, &c->y);
+    gpu_expert_dot(result(c), source(c, 0), source(c, 1), sent_of(c),
+                   rows_of(c, &c->x[1]), c->x[0].cols, d->stream);
+    return launched(d, c, err);
+}
+
+/* Rows of a token are added in their order. */
+KERNEL(expert_scatter)
+{
+    struct table_rows r = { .index = { .x = c->x[1].data, .cols = 1 },
+                            .padding = UINT64_MAX,
+                            .rows = c->y.most };
+    struct span rows = rows_of(c, &c->x[0]);
+    int32_t *room = cuda_room(d, gpu_add_rows_bytes(rows.most), "rows of experts", err);
+
+    if (!room)
+        return -1;
+    clear(d, &c->y);
+    gpu_add_rows(result(c), source(c, 0), r, rows, c->y.cols, room, d->stream);
+    return launched(d, c, err);
+}
+
+KERNEL(route_back)
+{
+    clear(d, &c->y);
+    gpu_route_back(result(c), source(c, 0), source(c, 1), c->x[2].data, routing_of(c),
+                   result_rows(c), c->y.cols, d->stream);
+    return launched(d, c, err);
+}
+
 KERNEL(nll_back)
 {
     const struct inst *inst = c->inst;
@@ -1467,15 +1517,11 @@ FUSED_KERNEL(rope_keep)
 #define kernel_dropout          LACKS(dropout)
 #define kernel_xielu_weight     LACKS(xielu_weight)
 #define kernel_xielu_back       LACKS(xielu_back)
-#define kernel_route_back       LACKS(route_back)
 #define kernel_router_sums      LACKS(router_sums)
 #define kernel_router_sums_back LACKS(router_sums_back)
 #define kernel_router_load      LACKS(router_load)
 #define kernel_balance          LACKS(balance)
 #define kernel_balance_back     LACKS(balance_back)
-#define kernel_expert_spread    LACKS(expert_spread)
-#define kernel_expert_dot       LACKS(expert_dot)
-#define kernel_expert_scatter   LACKS(expert_scatter)
 
 #define DEVICE(word)           kernel_##word
 #define FUSED(word)            kernel_##word
@@ -1572,6 +1618,13 @@ static int fits_outer(const struct device_request *r, struct err *err)
     return fits_tree(r, r->program->deterministic, err);
 }
 
+static int fits_route_back(const struct device_request *r, struct err *err)
+{
+    return r->inst->route.near > 0
+               ? err_set(err, ERR_NO, "no kernel for route_back of SparseMixer")
+               : 0;
+}
+
 static int fits_nll(const struct device_request *r, struct err *err)
 {
     return r->inst->row.smooth > 0
@@ -1612,6 +1665,7 @@ const struct kernel_limits cuda_limits[OP_COUNT] = {
     [OP_OUTER] = { .fits = fits_outer },
     [OP_HEAD_OUTER] = { .fits = fits_outer },
     [OP_NLL] = { .fits = fits_nll },
+    [OP_ROUTE_BACK] = { .fits = fits_route_back },
     [OP_STREAM] = { .cache = CACHES, .fits = fits_heads },
     [OP_RELATE] = { .fits = fits_heads },
     [OP_RELATE_XL] = { .fits = fits_heads },

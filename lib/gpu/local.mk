@@ -22,6 +22,7 @@ gpu_kernels = \
     %D%/elementwise-back.cu \
     %D%/embedding.cu \
     %D%/experts.cu \
+    %D%/experts-back.cu \
     %D%/kv-cache.cu \
     %D%/linear.cu \
     %D%/longformer.cu \
@@ -41,7 +42,7 @@ gpu_kernels = \
 # what C and CUDA both compile
 shared_headers = lib/base/cached.h lib/base/hostdevice.h lib/device/layout.h lib/device/arrays.h lib/device/positions.h lib/device/updates.h \
     lib/program/attention-shape.h
-%D%/attention-back.o %D%/attention-back.emo %D%/cores-back.o %D%/cores-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/norm-back.o %D%/norm-back.emo \
+%D%/attention-back.o %D%/attention-back.emo %D%/cores-back.o %D%/cores-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/experts-back.o %D%/experts-back.emo %D%/norm-back.o %D%/norm-back.emo \
     %D%/product-back.o %D%/product-back.emo %D%/rope.o %D%/rope.emo %D%/rows-back.o %D%/rows-back.emo: %D%/back.h
 %D%/elementwise.o %D%/elementwise.emo %D%/elementwise-back.o %D%/elementwise-back.emo: lib/program/activation.h
 gpu_objects = $(gpu_kernels:.cu=.o)

@@ -97,6 +97,7 @@ static uint64_t of_gradient(const struct gpu_facts *gpu, const struct program *p
     case OP_COLUMN_SUM:
         return gpu_sum_bytes(w->rows * w->cols, 0);
     case OP_EMBEDDING_BACK:
+    case OP_EXPERT_SCATTER:
         return gpu_add_rows_bytes(rows);
     default:
         return 0;
