@@ -367,7 +367,8 @@ static void add_replicas(struct script *s)
 
     str_addf(
         &s->out,
-        "# on fewer nodes (scontrol update JobId=N NumNodes=M) it goes on with fewer "
+        "# on fewer nodes (scontrol update JobId=N NumNodes=M NumTasks=K NumCPUs=K) it "
+        "goes on with fewer "
         "replicas\n"
         "dp=$((${SLURM_JOB_NUM_NODES:-%d} * %d / %d))\n"
         "[ $dp -ge 1 ] || { echo \"$0: too few nodes for %d ranks of a replica\" >&2; "
