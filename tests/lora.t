@@ -232,6 +232,20 @@ for name in llama-gqa gpt2-hub; do
             codes.run/step-000001/adapter_model.safetensors 2e-5 $(names "$dir/trained.safetensors")
     done
 done
+# of a checkpoint, too; FP8 by a config of f32, which rounds nothing when it is unpacked
+for kind in fp8 ct-fp8 ct-mxfp4; do
+    rm -rf coded
+    cp -R "$data/packed/$kind" coded && chmod -R u+w coded
+    sed -i 's/"\(torch_\)*dtype": "[a-z]*[0-9]*"/"dtype": "float32"/' coded/config.json
+    $sgd --lora 2 -o wide.run coded
+    for layout in "--tp 1" "--tp 2"; do
+        # shellcheck disable=SC2086 # words
+        run $sgd $layout --weights codes --lora 2 -o codes.run coded
+        # shellcheck disable=SC2046 # words
+        ok "$kind, $layout: an adapter is trained beside the codes of a checkpoint" "$compare" wide.run/step-000001/adapter_model.safetensors \
+            codes.run/step-000001/adapter_model.safetensors 2e-5 $(names wide.run/step-000001/adapter_model.safetensors)
+    done
+done
 run $sgd --weights int8 --tp 2 --deterministic --lora 2 -o codes.run "$model"
 status_is 2 "whose sums depend on tp"
 
