@@ -108,7 +108,7 @@ else
 fi
 
 # training: what tp-run trains is run, what it does not is refused, with the option that keeps a plan to it
-for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1; do
+for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1 tp=1,sp=2; do
     optimizer=adamw
     [ $layout != pp=2,tp=1 ] || optimizer=momentum
     way=none zero=0
@@ -116,7 +116,8 @@ for layout in tp=1 dp=2,tp=1,pp=1 tp=2 pp=2,tp=1; do
     [ $layout != dp=2,tp=1,pp=1 ] || zero=1
     n=$(printf '%s\n' "$layout" | awk -F '[=,]' '{ print $2 * ($4 ? $4 : 1) * ($6 ? $6 : 1) }')
     rm -rf run.dir
-    mem-estimate plan --mode train --gpu h100-80g --gpus "$n" --mesh "$layout,sp=1" --zero $zero --recompute $way --schedule 1f1b --weights f32 \
+    case $layout in *sp=*) mesh=$layout ;; *) mesh=$layout,sp=1 ;; esac
+    mem-estimate plan --mode train --gpu h100-80g --gpus "$n" --mesh "$mesh" --zero $zero --recompute $way --schedule 1f1b --weights f32 \
         --optimizer $optimizer --global-batch 4 --seq 32 --emit sh bard > train.sh
     run sh train.sh -q --data bard/heldout.txt --steps 2 -o run.dir
     status_is 0 "a script to train over $layout trains"
@@ -168,7 +169,6 @@ while read -r said options; do
     err_has "tp-run train cannot run the fastest layout: $(printf '%s' "$said" | tr _ ' ')" "which is told"
     ok "and nothing is written" test ! -s out
 done << 'END'
---mesh_sp=1 --mesh sp=2
 it_trains_all --lora 8 --mesh tp=2 --zero 0 --recompute none
 the_CPU_updates_matrices_there:_give_--offload_optimizer --optimizer muon --mesh tp=2 --zero 0 --recompute none
 END

@@ -90,6 +90,23 @@ run train --ep 2 --deterministic "$mixtral"
 status_is 2 "sums over tokens depend on ep"
 err_has "depend on ep" "which is said"
 
+# ---- memory ----
+
+while read -r name how; do
+    # shellcheck disable=SC2086
+    tp-run train --data ids.jsonl --seq 8 --global-batch 12 --micro-batch 1 --steps 1 --threads 1 --save-every 0 --json $how \
+        "$data/models/$name" > out
+    # shellcheck disable=SC2086
+    mem-estimate train --framework tp-run --runtime 0 --seq 8 --micro-batch 1 --global-batch 12 $how --json "$data/models/$name" > estimate
+    ok "mem-estimate foretells the bytes of $name $how" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
+        "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+done << END
+llama-gqa --mesh sp=2
+llama-gqa --mesh sp=3,dp=2 --zero 3
+mixtral --mesh ep=3,sp=2 --zero 2
+mixtral --mesh ep=2,dp=2,tp=2 --zero 1
+END
+
 run train --sp 2 --deterministic "$model"
 status_is 2 "sums over tokens depend on sp"
 err_has "depend on sp" "which is said"

@@ -70,7 +70,7 @@ static char *reason_dup(const struct script *s)
     return NULL;
 }
 
-/* tp-run trains all weights over tp, pp and dp, and replicates the states.
+/* tp-run trains all weights.
  * ERR_USAGE names the option that restricts a plan to that. */
 static int check_training(const struct script *s, struct err *err)
 {
@@ -80,8 +80,6 @@ static int check_training(const struct script *s, struct err *err)
         bool asked;
         const char *option;
     } refused[] = {
-        { p->mesh.size[MESH_SP] > 1 || p->mesh.size[MESH_EP] > 1,
-          "--mesh sp=1,ep=1 plans without" },
         { p->mesh.size[MESH_PP] > 1 && p->order.order != ORDER_GPIPE &&
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },

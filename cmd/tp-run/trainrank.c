@@ -412,11 +412,11 @@ static int run_steps(struct work *w, struct err *err)
  * what is offloaded. */
 static double count_bytes(const struct trainer *t)
 {
-    static const char *const parts[] = { "weights",       "gathered_weights",
-                                         "gradients",     "optimizer",
-                                         "gradient_sums", "activations",
-                                         "exchange",      "kv_cache",
-                                         "optimizer_room" };
+    static const char *const parts[] = { "weights",        "gathered_weights",
+                                         "gradients",      "optimizer",
+                                         "gradient_sums",  "activations",
+                                         "exchange",       "kv_cache",
+                                         "optimizer_room", "expert_rows" };
     struct ledger list = { 0 };
     uint64_t bytes = 0;
 

@@ -230,8 +230,9 @@ static void set_own(struct search *s, struct memory_options *o,
 {
     struct err no;
 
-    o->own =
-        reversed_applies(o) ? reversed_own(&s->programs, profile->a, o, &no) : NULL;
+    o->own = reversed_applies(o) && o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] == 1
+                 ? reversed_own(&s->programs, profile->a, o, &no)
+                 : NULL;
 }
 
 /* What the plan's framework runs. */

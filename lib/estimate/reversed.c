@@ -19,13 +19,13 @@
 #include "lib/run/held.h"
 
 enum { WHOLE_STAGE = 1000 }; /* unit of memory_options.inflight */
+enum { SP_KINDS = 2 };       /* the first rank of sp has programs of its own */
 
 bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN &&
            o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
-           !o->sequence_parallel && !o->eager && o->mesh.size[MESH_SP] == 1 &&
-           o->mesh.size[MESH_EP] == 1;
+           !o->sequence_parallel && !o->eager;
 }
 
 /* Micro-batches in flight on stage S. */
@@ -36,7 +36,7 @@ static uint64_t in_flight(const struct memory_options *o, int s)
 
 void reversed_clear(struct reversed_programs *known)
 {
-    for (int i = 0; i < RECOMPUTE_KINDS * known->tp * known->pp; i++)
+    for (int i = 0; i < RECOMPUTE_KINDS * known->ranks; i++)
         program_free(known->program[i]);
     for (int k = 0; k < RECOMPUTE_KINDS; k++)
         free(known->own[k]);
@@ -118,19 +118,28 @@ static const struct program *program_at(struct reversed_programs *known,
                                              .recompute = plan,
                                              .balance = balances(m),
                                              .dropout = o->dropout ? -1 : 0 };
-    int tp = o->mesh.size[MESH_TP], pp = o->mesh.size[MESH_PP];
+    const int *size = o->mesh.size;
+    const int sp = size[MESH_SP] < SP_KINDS ? size[MESH_SP] : SP_KINDS;
+    const int other = coord[MESH_SP] < SP_KINDS ? coord[MESH_SP] : SP_KINDS - 1;
     struct program **p;
 
-    if (known->tp != tp || known->pp != pp || known->layers != plan.layers) {
+    if (memcmp(known->size, size, sizeof(known->size)) != 0 ||
+        known->layers != plan.layers) {
         reversed_clear(known);
-        known->program = xcalloc((size_t)RECOMPUTE_KINDS * (size_t)tp * (size_t)pp,
+        memcpy(known->size, size, sizeof(known->size));
+        known->ranks = size[MESH_TP] * size[MESH_PP] * size[MESH_EP] * sp;
+        known->program = xcalloc((size_t)RECOMPUTE_KINDS * (size_t)known->ranks,
                                  sizeof(*known->program));
-        known->tp = tp;
-        known->pp = pp;
         known->layers = plan.layers;
         known->trained = xcalloc(m->ntensors + 1, sizeof(*known->trained));
     }
-    p = &known->program[((int)plan.kind * tp + coord[MESH_TP]) * pp + coord[MESH_PP]];
+    p = &known->program[((((int)plan.kind * size[MESH_TP] + coord[MESH_TP]) *
+                              size[MESH_PP] +
+                          coord[MESH_PP]) *
+                             size[MESH_EP] +
+                         coord[MESH_EP]) *
+                            sp +
+                        other];
     if (*p)
         return *p;
     if (build(p, known->trained, m, o, coord, &options, err) < 0) {
@@ -194,8 +203,10 @@ static int add_engine(struct ledger *list, const struct program *p,
     struct comm group[MESH_NAXES];
     const struct engine_groups groups = { .tensor = &group[MESH_TP],
                                           .sequence = &group[MESH_SP],
+                                          .expert = &group[MESH_EP],
                                           .pipe = &group[MESH_PP],
-                                          .across = 1 };
+                                          .across = o->mesh.size[MESH_SP],
+                                          .trains = true };
     enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
     bool *rounded = roundable_new(p);
     struct engine *e = NULL;
@@ -357,9 +368,10 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                   const struct memory_options *o, const int coord[MESH_NAXES],
                   struct err *err)
 {
-    const uint64_t most[ROWS_MOST] = {
-        [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
-    };
+    const uint64_t sp = (uint64_t)o->mesh.size[MESH_SP];
+    const uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] =
+                                           (o->micro_batch * o->seq + sp - 1) / sp,
+                                       [ROWS_ONE] = o->micro_batch };
     struct tally sum[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
     uint64_t *offset, arena = 0, weights = 0, beside = 0;
     struct ledger list = { 0 };
@@ -401,6 +413,17 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
                  ledger_of(&list, "kernels");
         tally_add(&sum[MEMORY_WORKING], ledger_of(&list, "kernels"));
     }
+    if (!o->threads && (sp > 1 || o->mesh.size[MESH_EP] > 1)) {
+        struct memory_options one = *o;
+
+        one.threads = 1;
+        if (add_engine(&list, p, held, trains, &one, coord, err) < 0) {
+            free(trains);
+            free(held);
+            return -1;
+        }
+        beside = ledger_of(&list, "exchange") + ledger_of(&list, "expert_rows");
+    }
     free(trains);
     free(held);
     offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
@@ -436,8 +459,8 @@ int reversed_largest(struct reversed_programs *known, const struct model *m,
                      const struct memory_options *o, int coord[MESH_NAXES],
                      struct err *err)
 {
-    const int dp = o->mesh.size[MESH_DP];
-    const int size = !o->zero ? 1 : o->hsdp && o->hsdp < dp ? o->hsdp : dp;
+    const int dp = o->mesh.size[MESH_DP], sp = o->mesh.size[MESH_SP];
+    const int size = sharing_of(o) / (o->zero ? sp : 1);
     uint64_t most = 0;
     int largest = dp - 1; /* no range of ZeRO is longer, but whole weights are dealt */
     const struct program *p;
@@ -509,34 +532,59 @@ static void add_kind(struct memory_estimate *e, const struct rank_memory *one,
     e->kind[i].count += count;
 }
 
+/* Adds the ranks of dp and sp with the other coordinates of AT. */
+static int add_replicas(struct memory_estimate *made, struct reversed_programs *known,
+                        const struct model *m, const enum dtype *stored,
+                        const struct memory_options *o, const int at[MESH_NAXES],
+                        struct err *err)
+{
+    const int dp = o->mesh.size[MESH_DP], sp = o->mesh.size[MESH_SP];
+    const int kinds = o->zero || sp < SP_KINDS ? sp : SP_KINDS;
+    int coord[MESH_NAXES];
+
+    memcpy(coord, at, sizeof(coord));
+    for (int i = 0; i < (o->zero ? dp : 1) * kinds; i++) {
+        struct rank_memory one;
+        uint64_t count = o->zero ? 1 : (uint64_t)dp;
+
+        coord[MESH_DP] = i / kinds;
+        coord[MESH_SP] = i % kinds;
+        if (!o->zero && coord[MESH_SP]) /* the others have what this one has */
+            count *= (uint64_t)(sp - 1);
+        if (reversed_rank(&one, known, m, stored, o, coord, err) < 0)
+            return -1;
+        add_kind(made, &one, count);
+    }
+    return 0;
+}
+
 int reversed_estimate(struct memory_estimate *e, const struct model *m,
                       const enum dtype *stored, const struct memory_options *o,
                       struct err *err)
 {
     struct memory_estimate made = { 0 };
     struct reversed_programs known = { 0 };
-    int ret = -1;
+    const int *size = o->mesh.size;
+    int ret = 0;
 
     if (model_check_mesh(m, &o->mesh, err) < 0)
         return -1;
-    for (int tp = 0; tp < o->mesh.size[MESH_TP]; tp++)
-        for (int pp = 0; pp < o->mesh.size[MESH_PP]; pp++) {
-            int coord[MESH_NAXES] = { [MESH_TP] = tp, [MESH_PP] = pp };
-            int *dp = &coord[MESH_DP], each = o->zero ? o->mesh.size[MESH_DP] : 1;
-            struct rank_memory one;
+    for (int tp = 0; tp < size[MESH_TP] && ret == 0; tp++)
+        for (int pp = 0; pp < size[MESH_PP] && ret == 0; pp++)
+            for (int ep = 0; ep < size[MESH_EP] && ret == 0; ep++) {
+                const int coord[MESH_NAXES] = {
+                    [MESH_TP] = tp, [MESH_PP] = pp, [MESH_EP] = ep
+                };
 
-            for (; *dp < each; ++*dp) {
-                if (reversed_rank(&one, &known, m, stored, o, coord, err) < 0)
-                    goto out;
-                add_kind(&made, &one, (uint64_t)(o->mesh.size[MESH_DP] / each));
+                ret = add_replicas(&made, &known, m, stored, o, coord, err);
             }
-        }
+    if (ret < 0)
+        goto out;
     made.peak = made.kind;
     for (size_t i = 1; i < made.nkinds; i++)
         if (made.kind[i].total > made.peak->total)
             made.peak = &made.kind[i];
     *e = made;
-    ret = 0;
 out:
     reversed_clear(&known);
     if (ret < 0)

@@ -8,11 +8,13 @@
 
 #include "lib/estimate/work.h"
 
-/* Programs of ranks that were built before, for one tp and pp; {0} is empty. */
+/* Programs of ranks that were built before, for one mesh; {0} is empty. */
 struct reversed_programs {
-    struct program **program; /* [RECOMPUTE_KINDS][tp][pp]; NULL: not built */
+    struct program *
+        *program; /* [RECOMPUTE_KINDS][ranks that differ]; NULL: not built */
     struct own_work *own[RECOMPUTE_KINDS]; /* [pp] of work_own; NULL: not known */
-    int tp, pp, layers;                    /* layers: of recompute_plan */
+    int size[MESH_NAXES], ranks;
+    int layers;    /* of recompute_plan */
     bool *trained; /* [ntensors of the model]: beside adapters */
 };
 void reversed_clear(struct reversed_programs *known);
@@ -43,7 +45,7 @@ MUST_CHECK int reversed_largest(struct reversed_programs *known, const struct mo
                                 const struct memory_options *o, int coord[MESH_NAXES],
                                 struct err *err);
 /* The reverse of the ranks of tp 0 on each stage under such O; A is the costmodel of
- * one of them.  Borrowed from KNOWN until it is asked for another tp or pp; NULL
+ * one of them.  Borrowed from KNOWN until it is asked for another mesh; NULL
  * with *err set. */
 const struct own_work *reversed_own(struct reversed_programs *known,
                                     const struct costmodel *a,
