@@ -15,7 +15,7 @@ go_on() {
 
 # Is the weight of the last step of the run that of the file, within f32's noise?
 reaches() {
-    tp-shard merge -f -q "$1" merged &&
+    rm -rf merged && tp-shard merge -q "$1" merged &&
         names=$(tp-shard show "$2" | sed -n 's/^\([^ ]*\) *F32.*/\1/p') &&
         compare-tensors "$2" merged/model.safetensors "${3-3e-6}" $names
 }
@@ -31,8 +31,8 @@ alike() {
         END { exit n != 3 }'
 }
 
-for kind in trainer trainer-cosine; do
-    go_on $kind
+for kind in trainer trainer-cosine fsdp fsdp-groups zero2; do
+    go_on $kind --steps 6
     status_is 0 "$kind: goes on"
     err_empty "$kind: with nothing to say"
     ok "$kind: its losses are those there" alike $kind loss loss 2e-6
@@ -40,6 +40,16 @@ for kind in trainer trainer-cosine; do
     ok "$kind: and its weights after six steps" reaches $kind.run $kind.safetensors
     ok "$kind: which have gone far" sh -c "! tp-shard diff --tolerance 1e-3 $kind $kind.safetensors"
 done
+ok "one group decays as a whole" grep -q '"weight_decay":0.1,"decays":"all"' fsdp.run/run.json
+ok "two as they say" grep -q '"weight_decay":0.2,"decays":"usual"' fsdp-groups.run/run.json
+# and back: the form of another framework has what the run had, its rate, too
+go_on trainer-cosine -f --stop-after 0.000001
+tp-shard merge -q --export dcp trainer-cosine.run back
+run tp-run train -q --resume-from back --data data.jsonl --order sequential --pack none --global-batch 4 \
+    --lr-schedule cosine --warmup 2 --lr 0.01 --steps 6 --threads 1 -o back.run
+status_is 0 "what was exported goes on"
+err_empty "at the rate that the schedule has there"
+ok "it comes to the same" reaches back.run trainer-cosine.safetensors
 go_on trainer -f --tp 2 --pp 2 --dp 2 --zero 3
 status_is 0 "on eight ranks that share"
 ok "it comes to the same" reaches trainer.run trainer.safetensors

@@ -57,6 +57,8 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
     SETTING(DECAY_RATE, DOUBLE, DOUBLE, "decay-rate", decay_rate, "X", NULL,           \
             SETTING_ADDED)                                                             \
     SETTING(DECAY, DOUBLE, DOUBLE, "weight-decay", decay, "X", NULL, true)             \
+    SETTING(DECAYS, CHOICE, CHOICE, "decays", decays, "WHICH", decay_names,            \
+            SETTING_ADDED)                                                             \
     SETTING(BETA1, DOUBLE, SHARE, "beta1", beta1, "X", NULL, true)                     \
     SETTING(BETA2, DOUBLE, SHARE, "beta2", beta2, "X", NULL, true)                     \
     SETTING(EPS, DOUBLE, DOUBLE, "eps", eps, "X", NULL, true)                          \

@@ -23,6 +23,7 @@ struct train_options {
     int schedule, optimizer, pack, order;
     double adamw_lr;              /* Muon: for what is no matrix; -1: as for these */
     int adjust_lr;                /* enum muon_adjust */
+    int decays;                   /* enum decay_kind */
     bool relative, warms, scaled; /* Adafactor, as in optimizer_options */
     double clip_threshold, decay_rate;
     int width;               /* enum token_width */

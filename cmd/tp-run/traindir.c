@@ -794,11 +794,15 @@ static bool read_rates(struct schedule_state *r, const struct json *j)
 char *train_state_dup(const struct train *t, const struct train_state *s)
 {
     struct str out = { 0 };
+    const struct schedule schedule = train_schedule(&t->o);
 
     str_addf(&out,
              "{\"step\":%" PRIu64 ",\"updates\":%" PRIu64 ",\"samples\":%" PRIu64
              ",\"tokens\":%" PRIu64,
              s->step, s->updates, s->samples, s->tokens);
+    str_add(&out, ",\"rate\":"); /* of the next step */
+    str_add_double(&out,
+                   schedule_rate(&schedule, s->step - s->scaler.overflowed, &s->rates));
     str_add(&out, ",\"norm\":");
     str_add_double(&out, s->norm);
     if (s->best_step) {

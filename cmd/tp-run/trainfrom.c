@@ -81,32 +81,43 @@ static int check_groups(const struct progress *p, const char *path, struct err *
     return 0;
 }
 
-/* Sets *DECAY to that of the weights that decay here; the others must have none. */
-static int find_decay(double *decay, const struct checkpoint *c, struct err *err)
+/* Do the weights decay as KIND says, by one number, which *DECAY becomes, and the
+ * others not at all? */
+static bool decay_fits(double *decay, const struct checkpoint *c, enum decay_kind kind)
 {
     const struct progress *p = &c->source.progress;
-    bool *decays = decay_new(c->model);
-    double found = (double)NAN;
-    int ret = 0;
+    bool *decays = decay_new(c->model, kind), fits = true;
 
-    for (size_t i = c->nweights; i < c->ntensors && ret == 0; i++) {
+    *decay = (double)NAN;
+    for (size_t i = c->nweights; i < c->ntensors && fits; i++) {
         int g = c->source.group[i - c->nweights];
         double own = g < 0 ? (double)NAN : p->group[g].decay;
         bool on = c->which[i] >= 0 && decays[c->which[i]];
 
         if (isnan(own))
             continue;
-        if (on && isnan(found))
-            found = own;
-        if (on ? own != found : own != 0)
-            ret = err_set(err, ERR_NO,
-                          "%s: %s decays by %g; --weight-decay is one number of all "
-                          "weights but biases and norms",
-                          c->path, c->tensor[i].name, own);
+        if (on && isnan(*decay))
+            *decay = own;
+        fits = on ? own == *decay : own == 0;
     }
     free(decays);
-    *decay = found;
-    return ret;
+    return fits;
+}
+
+/* Sets *KIND and *DECAY to those of the groups of C. */
+static int find_decay(enum decay_kind *kind, double *decay, const struct checkpoint *c,
+                      struct err *err)
+{
+    for (int k = 0; k < DECAY_KINDS; k++)
+        if (decay_fits(decay, c, (enum decay_kind)k)) {
+            *kind = (enum decay_kind)k;
+            return 0;
+        }
+    return err_set(
+        err, ERR_NO,
+        "%s: weights decay by different numbers, or others than --decays can "
+        "say: give --weight-decay and --decays",
+        c->path);
 }
 
 /* ---- the schedule ---- */
@@ -184,7 +195,8 @@ int train_from_take(struct train *t, bool anew, struct err *err)
     const struct checkpoint *c = t->session->checkpoint;
     const struct progress *p = &c->source.progress;
     struct train_options *o = &t->o;
-    double decay;
+    enum decay_kind kind = DECAY_USUAL;
+    double decay = (double)NAN;
 
     if (c->sharded || !p->ngroups || c->ntensors == c->nweights)
         return err_set(err, ERR_INPUT,
@@ -198,7 +210,8 @@ int train_from_take(struct train *t, bool anew, struct err *err)
                        "--resume-from %s: has moments of --optimizer "
                        "adamw, not %s",
                        c->path, optimizer_names[o->optimizer]);
-    if (check_groups(p, c->path, err) < 0 || find_decay(&decay, c, err) < 0 ||
+    if (check_groups(p, c->path, err) < 0 ||
+        (anew && !is_given(t, "decays") && find_decay(&kind, &decay, c, err) < 0) ||
         take_state(t, p, c->path, err) < 0)
         return -1;
     if (!anew)
@@ -208,7 +221,10 @@ int train_from_take(struct train *t, bool anew, struct err *err)
     take(t, "eps", &o->eps, p->group[0].eps);
     take(t, "lr", &o->lr,
          isnan(p->group[0].first_rate) ? p->group[0].rate : p->group[0].first_rate);
-    take(t, "weight-decay", &o->decay, decay);
+    if (!is_given(t, "decays")) {
+        o->decays = kind;
+        take(t, "weight-decay", &o->decay, decay);
+    }
     if (!o->steps && p->all <= INT32_MAX)
         o->steps = (int)p->all;
     return find_schedule(t, p, c->path, err);

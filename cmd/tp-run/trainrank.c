@@ -467,6 +467,7 @@ static int open_work(struct work *w, struct err *err)
         .dropout = o->dropout,
         .seed = o->seed,
         .terms = o->terms,
+        .decays = (enum decay_kind)o->decays,
         .loss = t->loss,
         .numbers = train_loss_numbers(t),
         .optimizer = { .kind = (enum optimizer_kind)o->optimizer,

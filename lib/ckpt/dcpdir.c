@@ -12,6 +12,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/boxes.h"
 #include "lib/ckpt/dcp.h"
+#include "lib/ckpt/dcpgroups.h"
 #include "lib/ckpt/pickle.h"
 #include "lib/ckpt/unpickle.h"
 
@@ -63,6 +64,7 @@ struct reader {
     size_t n, cap;
     uint64_t visits; /* boxes looked at */
     bool only_state; /* the directory of an optimizer */
+    struct dcpgroups groups;
 };
 
 /* ---- the parts of .metadata ---- */
@@ -463,6 +465,49 @@ static int read_tensor(struct reader *r, struct tensor *out, const char *name,
     return 0;
 }
 
+/* Reads what the item NAME of the optimizer, which has no boxes or one, says of the
+ * training: a setting of a group, or the updates of a parameter. */
+static int read_progress(struct reader *r, const char *name,
+                         const struct pickled *offsets, struct err *err)
+{
+    const char *key = NULL, *setting = NULL;
+    struct items *file = NULL;
+    struct pickle_values v;
+    uint64_t offset, length;
+    double updates;
+    char *what;
+    size_t len;
+    int ret;
+
+    if (!offsets && !dcpgroups_split(name, &key, &len, &setting))
+        return 0;
+    if (find_item(r, name, offsets, &file, &offset, &length, err) < 0)
+        return -1;
+    what = str_dupf("%s/%s: %s", r->dir, file->name, name);
+    ret = pickle_values_parse(&v, what, file->data + offset, length, err);
+    if (ret == 0) {
+        if (key)
+            dcpgroups_set(&r->groups, key, len, setting, v.root);
+        else if (pickle_number(&v, v.root, &updates))
+            progress_see(&r->s->progress, updates);
+        pickle_values_clear(&v);
+    }
+    free(what);
+    return ret;
+}
+
+/* Is META that of a tensor without axes, in one piece?  Then *offsets is the place. */
+static bool is_number(const struct pickled *meta, const struct pickled **offsets)
+{
+    const struct pickled *size = field(meta, "size"), *chunks = field(meta, "chunks");
+
+    if (!is_sizes(size) || size->list.n || !pickled_is(chunks, PICKLED_LIST) ||
+        chunks->list.n != 1)
+        return false;
+    *offsets = field(chunks->list.v[0], "offsets");
+    return is_sizes(*offsets);
+}
+
 /* Sets *role and *weight, which the caller frees, if NAME is that of a moment or a
  * master: optimizer.state.WEIGHT.exp_avg, or as Megatron has it
  * optimizer.state.exp_avg.WEIGHT.  *role is NULL for any other, such as the number of
@@ -498,6 +543,7 @@ static void parse_moment(const char **role, char **weight, const char *name)
 static int add_moment(struct reader *r, const char *name, const struct pickled *meta,
                       struct err *err)
 {
+    const struct pickled *offsets;
     const char *role;
     struct tensor t;
     char *weight = NULL;
@@ -509,6 +555,8 @@ static int add_moment(struct reader *r, const char *name, const struct pickled *
                        "%s: %s: a bucket of the optimizer's ranks (Megatron's "
                        "dp_reshardable), which is not read; fully_reshardable is",
                        r->path, name);
+    if (!role && r->s->moments && str_ends(name, ".step") && is_number(meta, &offsets))
+        return read_progress(r, name, offsets, err);
     if (!role)
         return 0;
     ret = !strcmp(role, FORM_MASTER) ? r->s->masters : r->s->moments;
@@ -555,8 +603,12 @@ static int add_tensors(struct reader *r, const struct pickled *state, struct err
 
         if (key->kind != PICKLED_TEXT)
             return malformed(r, "a tensor without a name", err);
-        if (pickled_is_a(meta, "BytesStorageMetadata"))
+        if (pickled_is_a(meta, "BytesStorageMetadata")) {
+            if (r->s->moments && is_optimizer(find_path(r, key->text.s), key->text.s) &&
+                read_progress(r, key->text.s, NULL, err) < 0)
+                return -1;
             continue;
+        }
         if (!pickled_is_a(meta, "TensorStorageMetadata"))
             return err_set(err, ERR_INPUT, "%s: %s: is neither a tensor nor bytes",
                            r->path, key->text.s);
@@ -616,6 +668,7 @@ static void clear(struct reader *r)
     free(r->file);
     free(r->item);
     free(r->paths);
+    dcpgroups_clear(&r->groups);
     free(r->tensor);
     free(r->path);
     unpickle_clear(&r->m);
@@ -632,8 +685,10 @@ static int open_metadata(struct source *s, const char *dir, bool only_state,
     int ret = -1, input;
 
     if (form_add_input(s, DCP_METADATA, r.path, &input, NULL, err) == 0 &&
-        read_metadata(&r, &text, err) == 0)
+        read_metadata(&r, &text, err) == 0) {
+        dcpgroups_finish(&r.groups, s);
         ret = only_state ? 0 : form_present(s, r.tensor, r.n, err);
+    }
     clear(&r);
     free(text);
     return ret;

@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/boxes.c %D%/boxes.h \
     %D%/dcp.c %D%/dcp.h \
     %D%/dcpdir.c %D%/dcpdir.h \
+    %D%/dcpgroups.c %D%/dcpgroups.h \
     %D%/dictindex.c %D%/dictindex.h \
     %D%/flatvec.c %D%/flatvec.h \
     %D%/foreignforms.h %D%/megatrondir.c %D%/megatronargs.c %D%/megatronargs.h %D%/megatronranks.c %D%/megatronranks.h %D%/megatronstates.c %D%/megatronstates.h %D%/metadir.c %D%/nanogptdir.c %D%/llmcfile.c %D%/hubshards.c \

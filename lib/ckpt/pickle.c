@@ -426,6 +426,26 @@ int pickle_values_read(struct pickle_values *v, int fd, const char *path,
     return 0;
 }
 
+int pickle_values_parse(struct pickle_values *v, const char *path,
+                        const unsigned char *data, uint64_t size, struct err *err)
+{
+    struct pickle_values made = { .data = (unsigned char *)data,
+                                  .size = size,
+                                  .lent = true,
+                                  .archive = is_archive(data, size) };
+    struct pickled *root;
+
+    unpickle_init(&made.m, path, data, size);
+    made.m.records = true;
+    if (parse(&made.m, &root, data, size, err) < 0) {
+        pickle_values_clear(&made);
+        return -1;
+    }
+    made.root = root;
+    *v = made;
+    return 0;
+}
+
 bool pickle_number(const struct pickle_values *v, const struct pickled *x, double *out)
 {
     const struct pickled_storage *s;
@@ -467,7 +487,7 @@ bool pickle_number(const struct pickle_values *v, const struct pickled *x, doubl
 
 void pickle_values_clear(struct pickle_values *v)
 {
-    if (v->data)
+    if (v->data && !v->lent)
         munmap(v->data, (size_t)v->size);
     unpickle_clear(&v->m);
     *v = (struct pickle_values){ 0 };

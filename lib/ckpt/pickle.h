@@ -47,12 +47,17 @@ struct pickle_values {
     unsigned char *data; /* the file, mapped */
     uint64_t size;
     bool archive; /* as above */
+    bool lent;    /* .data is the caller's */
 };
 
 /* Reads the open file FD; PATH is for messages and must outlive *v.  Errors as
  * pickle_read.  On failure *v needs no clearing. */
 MUST_CHECK int pickle_values_read(struct pickle_values *v, int fd, const char *path,
                                   struct err *err);
+/* The same from the SIZE bytes at DATA, which must outlive *v. */
+MUST_CHECK int pickle_values_parse(struct pickle_values *v, const char *path,
+                                   const unsigned char *data, uint64_t size,
+                                   struct err *err);
 void pickle_values_clear(struct pickle_values *v);
 
 /* The number that X of the file V is, or that a tensor X of one element has; false when

@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 #include "lib/ckpt/unpickle.h"
@@ -37,42 +38,83 @@ static bool is_true(const struct pickled *v)
     return pickled_is(v, PICKLED_NUMBER) && v->number;
 }
 
-/* What makes GROUP, with a decay of DECAY, another optimizer than AdamW. */
-static const char *find_odd(const struct pickled *group, double decay)
+void progress_begin_group(struct progress_group *g)
 {
-    const struct pickled *apart = pickled_get(group, "decoupled_weight_decay");
+    const double none = (double)NAN;
 
-    if (is_true(pickled_get(group, "amsgrad")))
-        return "amsgrad";
-    if (is_true(pickled_get(group, "maximize")))
-        return "maximize";
-    if (pickled_is(apart, PICKLED_NUMBER) && !apart->number && decay != 0)
-        return "weight decay within the gradient (torch.optim.Adam)";
-    return NULL;
+    *g = (struct progress_group){ .rate = none,
+                                  .first_rate = none,
+                                  .beta1 = none,
+                                  .beta2 = none,
+                                  .eps = none,
+                                  .decay = none };
+}
+
+void progress_set(struct progress_group *g, const char *setting,
+                  const struct pickled *value)
+{
+    if (!strcmp(setting, "lr"))
+        g->rate = number_of(value);
+    else if (!strcmp(setting, "initial_lr"))
+        g->first_rate = number_of(value);
+    else if (!strcmp(setting, "eps"))
+        g->eps = number_of(value);
+    else if (!strcmp(setting, "weight_decay"))
+        g->decay = number_of(value);
+    else if (!strcmp(setting, "amsgrad") && is_true(value))
+        g->odd = "amsgrad";
+    else if (!strcmp(setting, "maximize") && is_true(value))
+        g->odd = "maximize";
+    else if (!strcmp(setting, "decoupled_weight_decay"))
+        g->within = pickled_is(value, PICKLED_NUMBER) && !value->number;
+    else if (!strcmp(setting, "betas") &&
+             (pickled_is(value, PICKLED_TUPLE) || pickled_is(value, PICKLED_LIST)) &&
+             value->list.n == 2) {
+        g->beta1 = number_of(value->list.v[0]);
+        g->beta2 = number_of(value->list.v[1]);
+    }
+}
+
+static bool same(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static size_t add_group(struct progress *p, struct progress_group g)
+{
+    if (g.within && g.decay != 0 && !isnan(g.decay))
+        g.odd = "weight decay within the gradient (torch.optim.Adam)";
+    p->group = xgrow(p->group, &p->caps[0], p->ngroups + 1, sizeof(*p->group));
+    p->group[p->ngroups] = g;
+    return p->ngroups++;
+}
+
+size_t progress_find_group(struct progress *p, const struct progress_group *g)
+{
+    for (size_t i = 0; i < p->ngroups; i++) {
+        const struct progress_group *x = &p->group[i];
+
+        if (same(x->rate, g->rate) && same(x->first_rate, g->first_rate) &&
+            same(x->beta1, g->beta1) && same(x->beta2, g->beta2) &&
+            same(x->eps, g->eps) && same(x->decay, g->decay) && x->within == g->within)
+            return i;
+    }
+    return add_group(p, *g);
 }
 
 int progress_add_group(struct progress *p, const struct pickled *group,
                        const char *path, struct err *err)
 {
-    struct progress_group g = { .beta1 = (double)NAN, .beta2 = (double)NAN };
-    const struct pickled *betas;
+    struct progress_group g;
 
     if (!pickled_is(group, PICKLED_DICT) || group->list.n > 2 * MOST_KEYS)
         return err_set(err, ERR_INPUT, "%s: a group of parameters is no dictionary",
                        path);
-    betas = pickled_get(group, "betas");
-    if ((pickled_is(betas, PICKLED_TUPLE) || pickled_is(betas, PICKLED_LIST)) &&
-        betas->list.n == 2) {
-        g.beta1 = number_of(betas->list.v[0]);
-        g.beta2 = number_of(betas->list.v[1]);
-    }
-    g.rate = number_of(pickled_get(group, "lr"));
-    g.first_rate = number_of(pickled_get(group, "initial_lr"));
-    g.eps = number_of(pickled_get(group, "eps"));
-    g.decay = number_of(pickled_get(group, "weight_decay"));
-    g.odd = find_odd(group, g.decay);
-    p->group = xgrow(p->group, &p->caps[0], p->ngroups + 1, sizeof(*p->group));
-    p->group[p->ngroups++] = g;
+    progress_begin_group(&g);
+    for (size_t i = 0; i + 1 < group->list.n; i += 2)
+        if (pickled_is(group->list.v[i], PICKLED_TEXT))
+            progress_set(&g, group->list.v[i]->text.s, group->list.v[i + 1]);
+    add_group(p, g);
     return 0;
 }
 

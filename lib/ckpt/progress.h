@@ -20,6 +20,7 @@ struct progress_group {
     double first_rate;   /* initial_lr, on which a schedule builds; NaN: no schedule */
     double beta1, beta2; /* NaN: not said, as are the next two */
     double eps, decay;
+    bool within;     /* decay is within the gradient, as of torch.optim.Adam */
     const char *odd; /* a setting with which it is no AdamW, a constant; or NULL */
 };
 
@@ -58,6 +59,13 @@ void progress_clear(struct progress *p);
  * when it is none. */
 MUST_CHECK int progress_add_group(struct progress *p, const struct pickled *group,
                                   const char *path, struct err *err);
+/* The same for a group of SETTINGS, unless there is one that is alike; returns its
+ * number.  A time in proportion to the number of groups. */
+size_t progress_find_group(struct progress *p, const struct progress_group *settings);
+/* A group of which nothing is known yet; and a setting of it. */
+void progress_begin_group(struct progress_group *g);
+void progress_set(struct progress_group *g, const char *setting,
+                  const struct pickled *value);
 /* Appends a parameter of group GROUP, without moments; valid until the next call. */
 struct progress_parameter *progress_add_parameter(struct progress *p, size_t group);
 void progress_add_rate(struct progress *p, uint64_t update, double rate);

@@ -30,7 +30,8 @@ struct reader {
     struct zerovectors v;    /* of the part */
     struct tensor *tensor;
     size_t n, cap;
-    uint64_t read; /* bytes of pickles */
+    uint64_t read;        /* bytes of pickles */
+    size_t group, shapes; /* the group of shapes that is read, of so many */
 };
 
 /* Opens file NAME of the tag's directory; *path is its path, which the caller frees. */
@@ -70,9 +71,7 @@ static int read_optims(struct reader *r, struct err *err)
         int ret = open_values(r, &v, r->optims.v[i].name, &path, &input, err);
 
         if (ret == 0)
-            ret =
-                zerovectors_add_rank(&r->v, pickled_get(v.root, "optimizer_state_dict"),
-                                     i, path, input, err);
+            ret = zerovectors_add_rank(&r->v, &v, i, path, input, err);
         pickle_values_clear(&v);
         free(path);
         if (ret < 0)
@@ -114,6 +113,21 @@ static void add_tensor(struct reader *r, const struct tensor *t)
     r->tensor[r->n++] = *t;
 }
 
+/* Adds the moment VECTOR of the weight of T's name, which is of the group of shapes
+ * that is read: a group of the optimizer, or with stage 3 a part of one. */
+static int add_state(struct reader *r, const struct tensor *t, int vector,
+                     const char *path, struct err *err)
+{
+    const size_t groups = r->s->progress.ngroups;
+
+    if (form_add_state(r->s, t, t->name, zerovectors_names[vector], r->read, path,
+                       err) < 0)
+        return -1;
+    if (groups == 1 || (groups && groups == r->shapes))
+        r->s->group[r->s->nstates - 1] = groups == 1 ? 0 : (int)r->group;
+    return 0;
+}
+
 /* Adds the tensor T, of ELEMENTS elements of type DTYPE, which P's pieces make: a
  * parameter, or the moment VECTOR of it. */
 static int end_tensor(struct reader *r, struct tensor *t, uint64_t elements,
@@ -133,8 +147,7 @@ static int end_tensor(struct reader *r, struct tensor *t, uint64_t elements,
     form_join_boxes(t);
     p->n = 0;
     if (vector != ZEROVECTORS_MASTERS)
-        return form_add_state(r->s, t, t->name, zerovectors_names[vector], r->read,
-                              r->dir, err);
+        return add_state(r, t, vector, r->dir, err);
     add_tensor(r, t);
     return 0;
 }
@@ -254,8 +267,7 @@ static int add_universal(struct reader *r, const struct tensor *t, int vector,
     if (vector == ZEROVECTORS_MASTERS)
         add_tensor(r, &found);
     else
-        ret = form_add_state(r->s, &found, t->name, zerovectors_names[vector], r->read,
-                             path, err);
+        ret = add_state(r, &found, vector, path, err);
 out:
     pickle_values_clear(&v);
     free(path);
@@ -288,6 +300,22 @@ static int add_all_universal(struct reader *r, const struct pickled *shapes,
     return 0;
 }
 
+/* The steps of the engine, and those that it has skipped. */
+static void read_steps(struct reader *r)
+{
+    const struct pickled *root = r->model[0].root;
+    const struct pickled *steps = pickled_get(root, "global_steps");
+    const struct pickled *skipped = pickled_get(root, "skipped_steps");
+    struct progress *p = &r->s->progress;
+
+    if (!pickled_is(steps, PICKLED_NUMBER) || steps->number < 0)
+        return;
+    p->steps = (uint64_t)steps->number;
+    if (pickled_is(skipped, PICKLED_NUMBER) && skipped->number > 0 &&
+        skipped->number <= steps->number)
+        p->scheduled = p->steps - (uint64_t)skipped->number;
+}
+
 /* Adds the trained parameters. */
 static int add_trained(struct reader *r, struct err *err)
 {
@@ -297,11 +325,15 @@ static int add_trained(struct reader *r, struct err *err)
 
     if (!pickled_is(shapes, PICKLED_LIST))
         return wrong(r->path[0], "no param_shapes", err);
+    r->shapes = shapes->list.n;
+    if (r->s->moments)
+        read_steps(r);
     if (r->universal)
         return add_all_universal(r, shapes, err);
     if (r->v.stage < 3 && shapes->list.n != r->v.nflat)
         return wrong(r->path[0], "other groups than the optimizer has", err);
     for (size_t g = 0; g < shapes->list.n; g++) {
+        r->group = g;
         if (shapes->list.v[g]->kind != PICKLED_DICT)
             return wrong(r->path[0], "a group of shapes is no dictionary", err);
         if (nth > r->read || add_group(r, shapes->list.v[g], g, &at, &nth, err) < 0)

@@ -125,9 +125,36 @@ find_moment(struct zerovectors *z, const struct pickled *optim, size_t g, int ve
     return NULL;
 }
 
-int zerovectors_add_rank(struct zerovectors *z, const struct pickled *optim, size_t i,
+/* Takes the groups of the optimizer, and its updates, from the states OPTIM of the
+ * file V. */
+static int read_progress(struct zerovectors *z, const struct pickle_values *v,
+                         const struct pickled *optim, const char *path, struct err *err)
+{
+    struct progress *p = &z->s->progress;
+    const struct pickled *base = pickled_get(
+        optim, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+    const struct pickled *groups = pickled_get(base, "param_groups");
+    const struct pickled *state = pickled_get(base, "state");
+    double step;
+
+    for (size_t g = 0; pickled_is(groups, PICKLED_LIST) && g < groups->list.n; g++) {
+        if (pickle_number(v, pickled_get(groups->list.v[g], "step"), &step))
+            progress_see(p, step); /* DeepSpeed's FusedAdam */
+        if (progress_add_group(p, groups->list.v[g], path, err) < 0)
+            return -1;
+    }
+    for (size_t i = 0; pickled_is(state, PICKLED_DICT) && i + 1 < state->list.n; i += 2)
+        if (pickled_is(state->list.v[i + 1], PICKLED_DICT) &&
+            pickle_number(v, pickled_get(state->list.v[i + 1], "step"), &step))
+            progress_see(p, step);
+    p->path = z->dir;
+    return 0;
+}
+
+int zerovectors_add_rank(struct zerovectors *z, const struct pickle_values *v, size_t i,
                          const char *path, int input, struct err *err)
 {
+    const struct pickled *optim = pickled_get(v->root, "optimizer_state_dict");
     const struct pickled *groups;
 
     if (check_optim(z, optim, i, path, err) < 0)
@@ -142,16 +169,19 @@ int zerovectors_add_rank(struct zerovectors *z, const struct pickled *optim, siz
             z->flat[k] = xcalloc(z->nflat + 1, sizeof(*z->flat[k]));
         if (z->stage < 3 && read_paddings(z, optim, path, err) < 0)
             return -1;
+        if (z->nvectors > 1 && !z->s->progress.ngroups &&
+            read_progress(z, v, optim, path, err) < 0)
+            return -1;
     }
     if (z->stage < 3 && groups->list.n != z->nflat)
         return wrong(path, "another number of groups than rank 0 has", err);
     for (size_t g = 0; g < groups->list.n; g++)
         for (int k = 0; k < z->nvectors; k++) {
-            const struct pickled *v = k == ZEROVECTORS_MASTERS
-                                          ? groups->list.v[g]
-                                          : find_moment(z, optim, g, k);
+            const struct pickled *of = k == ZEROVECTORS_MASTERS
+                                           ? groups->list.v[g]
+                                           : find_moment(z, optim, g, k);
 
-            if (add_span(z, &z->flat[k][z->stage == 3 ? i : g], v, path, input, err) <
+            if (add_span(z, &z->flat[k][z->stage == 3 ? i : g], of, path, input, err) <
                 0)
                 return -1;
         }

@@ -12,6 +12,7 @@
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
 #include "lib/ckpt/flatvec.h"
+#include "lib/ckpt/pickle.h"
 #include "lib/ckpt/source.h"
 #include "lib/ckpt/unpickle.h"
 
@@ -36,11 +37,12 @@ struct zerovectors {
     uint64_t steps; /* private: entries of optimizers looked at */
 };
 
-/* Adds the vectors of rank I, whose optimizer states are OPTIM, of file PATH, input
- * INPUT; rank 0 comes first.  ERR_INPUT names the file. */
-MUST_CHECK int zerovectors_add_rank(struct zerovectors *z, const struct pickled *optim,
-                                    size_t i, const char *path, int input,
-                                    struct err *err);
+/* Adds the vectors of rank I, whose optimizer states are in V, of file PATH, input
+ * INPUT; rank 0 comes first, and tells the progress of the training.  ERR_INPUT names
+ * the file. */
+MUST_CHECK int zerovectors_add_rank(struct zerovectors *z,
+                                    const struct pickle_values *v, size_t i,
+                                    const char *path, int input, struct err *err);
 /* Releases the vectors; stage and type stay. */
 void zerovectors_clear(struct zerovectors *z);
 

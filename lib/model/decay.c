@@ -8,6 +8,10 @@
 #include "lib/base/mem.h"
 #include "lib/model/family.h"
 
+const char *const decay_names[DECAY_KINDS + 1] = {
+    [DECAY_USUAL] = "usual", [DECAY_ALL] = "all", [DECAY_MATRICES] = "matrices"
+};
+
 static bool has_word(const char *name, const char *word)
 {
     size_t n = strlen(word);
@@ -71,14 +75,18 @@ static void spare_arguments(bool *decays, const struct model *m, const char *at,
     }
 }
 
-bool *decay_new(const struct model *m)
+bool *decay_new(const struct model *m, enum decay_kind kind)
 {
     int n;
     const struct model_section *section = model_sections(m, &n);
     bool *decays = xcalloc(m->ntensors + 1, sizeof(*decays));
 
     for (size_t t = 0; t < m->ntensors; t++)
-        decays[t] = !decay_spares(m->tensor[t].name);
+        decays[t] = kind == DECAY_ALL        ? true
+                    : kind == DECAY_MATRICES ? m->tensor[t].ndim > 1
+                                             : !decay_spares(m->tensor[t].name);
+    if (kind != DECAY_USUAL)
+        return decays;
     for (int i = 0; i < n; i++) {
         const struct family_section *lines = &model_family(m)->section[i];
 

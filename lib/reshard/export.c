@@ -68,8 +68,9 @@ static void read_run(struct exporting_run *r, const struct checkpoint *c)
     struct json_doc doc;
     const struct json *o;
 
-    *r =
-        (struct exporting_run){ .lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8 };
+    *r = (struct exporting_run){
+        .lr = 1e-3, .first_lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8
+    };
     if (!c->sharded || !c->manifest.training ||
         json_parse(&doc, "training", c->manifest.training, strlen(c->manifest.training),
                    NULL) < 0)
@@ -77,12 +78,17 @@ static void read_run(struct exporting_run *r, const struct checkpoint *c)
     o = json_get(doc.root, "options");
     if (!json_u64(json_get(doc.root, "updates"), &r->step))
         r->step = 0;
-    if (!json_double(json_get(doc.root, "rate"), &r->lr))
-        json_double(json_get(o, "lr"), &r->lr);
+    json_double(json_get(o, "lr"), &r->lr);
+    r->first_lr = r->lr;
+    json_double(json_get(doc.root, "rate"), &r->lr);
     json_double(json_get(o, "beta1"), &r->beta1);
     json_double(json_get(o, "beta2"), &r->beta2);
     json_double(json_get(o, "eps"), &r->eps);
     json_double(json_get(o, "weight_decay"), &r->decay);
+    for (int k = 0; k < DECAY_KINDS; k++)
+        if (json_string(json_get(o, "decays")) &&
+            !strcmp(json_string(json_get(o, "decays")), decay_names[k]))
+            r->decays = (enum decay_kind)k;
     json_clear(&doc);
 }
 
@@ -173,11 +179,11 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
 
     *result = (struct convert_result){ 0 };
     x.cut = cut_new();
-    x.decays = ckpt->model ? decay_new(ckpt->model) : NULL;
     tensor_index_init(&x.index, ckpt->tensor, ckpt->ntensors);
     if (ckpt->model && read_config(&x, err) < 0)
         goto out;
     read_run(&x.run, ckpt);
+    x.decays = ckpt->model ? decay_new(ckpt->model, x.run.decays) : NULL;
     own_small(&x);
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)
         forms[i]->name_files(&x); /* an earlier export in another form is ours, too */

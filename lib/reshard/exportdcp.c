@@ -20,7 +20,7 @@ static const char OPTIMIZER[] = "optimizer";
 
 struct setting {
     const char *name;
-    enum { RATE, BETAS, EPS, DECAY, NO, YES, UNSET } what;
+    enum { RATE, FIRST, BETAS, EPS, DECAY, NO, YES, UNSET } what;
 };
 
 /* What AdamW has of a group. */
@@ -36,7 +36,7 @@ static const struct setting settings[] = {
     { "differentiable", NO },
     { "fused", UNSET },
     { "decoupled_weight_decay", YES },
-    { "initial_lr", RATE },
+    { "initial_lr", FIRST },
 };
 
 enum { NSETTINGS = sizeof(settings) / sizeof(*settings) };
@@ -48,6 +48,9 @@ static void put_setting(struct str *s, const struct exporting_run *r,
     switch (k->what) {
     case RATE:
         pickler_real(s, r->lr);
+        break;
+    case FIRST:
+        pickler_real(s, r->first_lr);
         break;
     case BETAS:
         str_addc(s, '(');

@@ -15,6 +15,7 @@
 #include "lib/ckpt/outdir.h"
 #include "lib/ckpt/tensor.h"
 #include "lib/ckpt/torchsave.h"
+#include "lib/model/decay.h"
 #include "lib/model/names.h"
 #include "lib/reshard/convert.h"
 
@@ -36,6 +37,8 @@ struct export_form {
 struct exporting_run {
     uint64_t step; /* updates of weights */
     double lr, beta1, beta2, eps, decay;
+    double first_lr;        /* of a schedule: its peak */
+    enum decay_kind decays; /* to which weights decay applies */
 };
 
 struct exporting {

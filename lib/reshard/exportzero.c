@@ -80,7 +80,7 @@ static void put_group(struct str *s, const struct exporting_run *r, bool undecay
         const char *name;
         double value;
     } reals[] = { { "lr", r->lr },
-                  { "initial_lr", r->lr },
+                  { "initial_lr", r->first_lr },
                   { "eps", r->eps },
                   { "weight_decay", undecayed ? 0 : r->decay } };
 

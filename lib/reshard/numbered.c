@@ -26,7 +26,7 @@ static size_t count_group(const struct progress *p, size_t group)
  * they are. */
 static size_t split(size_t *order, size_t n, const struct model *m)
 {
-    bool *decays = decay_new(m);
+    bool *decays = decay_new(m, DECAY_USUAL);
     size_t *late = xmalloc((n + 1) * sizeof(*late)), k = 0, l = 0;
 
     for (size_t i = 0; i < n; i++)

@@ -50,10 +50,10 @@ static void find_matrices(struct parameters *p)
     free(is);
 }
 
-static void find_decay(struct parameters *p)
+void parameters_find_decay(struct parameters *p, enum decay_kind kind)
 {
     const struct program *program = p->program;
-    bool *decays = decay_new(program->model);
+    bool *decays = decay_new(program->model, kind);
 
     for (int i = 0; i < program->nweights; i++)
         p->row[i].decays =
@@ -594,7 +594,7 @@ int parameters_open_as(struct parameters *p, struct checkpoint *c,
                       sizeof(*p->tied));
     find_sizes(p);
     find_matrices(p);
-    find_decay(p);
+    parameters_find_decay(p, DECAY_USUAL);
     find_loads(p);
     if ((owner.offloads && offload_open(&p->offload, ops, device, threads, err) < 0) ||
         make_arrays(p, err) < 0 ||

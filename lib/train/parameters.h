@@ -19,6 +19,7 @@
 
 #include "lib/comm/comm.h"
 #include "lib/device/device.h"
+#include "lib/model/decay.h"
 #include "lib/model/model.h"
 #include "lib/program/units.h"
 #include "lib/reshard/checkpoint.h"
@@ -112,6 +113,8 @@ MUST_CHECK int parameters_open_as(struct parameters *p, struct checkpoint *c,
                                   enum optimizer_kind optimizer,
                                   struct parameters_owner owner, enum weights_form form,
                                   struct comm *tensor, int threads, struct err *err);
+/* Weight decay applies to other weights than DECAY_USUAL. */
+void parameters_find_decay(struct parameters *p, enum decay_kind kind);
 /* Keeps a moving average of the trained weights as one more slot. */
 MUST_CHECK int parameters_keep_average(struct parameters *p, struct err *err);
 /* The moving average, if it is kept, begins, or begins again, with the weights as they

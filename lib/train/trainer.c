@@ -213,6 +213,7 @@ static int open_parameters(const struct trainer *t, struct trainer_stage *s,
         magnitudes_follow(p, c->adapter, t->groups.tensor, t->replicas.sharing,
                           t->threads, err) < 0)
         return -1;
+    parameters_find_decay(p, t->options.decays);
     return t->options.terms.average > 0 ? parameters_keep_average(p, err) : 0;
 }
 

@@ -64,6 +64,7 @@ struct trainer_options {
                           * rounded so (rounded.h), by what is rounded; FORMAT_F32 */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
+    enum decay_kind decays; /* to which weights weight decay applies */
     enum loss_kind loss;
     struct loss_numbers numbers; /* of a loss of likelihoods */
 };

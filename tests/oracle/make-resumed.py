@@ -13,8 +13,14 @@ import shutil
 import sys
 import tarfile
 
+os.environ.update(DS_ACCELERATOR="cpu", DS_BUILD_OPS="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29561")
 import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from safetensors.torch import save_file
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_state_dict
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
 
 SIZES = dict(vocab_size=11, hidden_size=4, intermediate_size=6, num_hidden_layers=2, num_attention_heads=2,
@@ -71,7 +77,92 @@ def pack(out):
         tar.add(name, arcname=os.path.basename(name), filter=plain)
 
 
-KINDS = {"trainer": trainer, "trainer-cosine": trainer}
+def steps(m, optimizer, backward, step, rank, ranks):
+    """Six steps, of which each rank takes its share of the samples; gradients are clipped to 1."""
+    losses = []
+    for i in range(STEPS):
+        mine = SAMPLES[i * BATCH:(i + 1) * BATCH][rank * BATCH // ranks:(rank + 1) * BATCH // ranks]
+        loss = m(input_ids=mine, labels=mine).loss
+        mean = loss.detach().clone()
+        dist.all_reduce(mean)
+        losses.append(mean.item() / ranks)
+        backward(loss)
+        step(i)
+    return losses
+
+
+def fsdp(rank, out, kind):
+    dist.init_process_group("gloo", rank=rank, world_size=2)
+    m = model()
+    mesh = init_device_mesh("cpu", (2,))
+    for layer in m.model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(m, mesh=mesh)
+    if kind == "fsdp-groups":
+        groups = [{"params": [p for p in m.parameters() if p.dim() > 1], "weight_decay": 0.2},
+                  {"params": [p for p in m.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    else:
+        groups = m.parameters()
+    o = torch.optim.AdamW(groups, lr=1e-2, betas=(0.8, 0.99), eps=1e-7, weight_decay=0.1)
+
+    def step(i):
+        torch.nn.utils.clip_grad_norm_(m.parameters(), 1.0)
+        o.step()
+        o.zero_grad()
+        if i == 2:
+            options = StateDictOptions(flatten_optimizer_state_dict=kind == "fsdp-flat")
+            state, optimizer = get_state_dict(m, o, options=options)
+            if rank == 0:
+                shutil.rmtree(f"{out}/{kind}", ignore_errors=True)
+            dist.barrier()
+            dcp.save({**state, "optimizer": optimizer}, checkpoint_id=f"{out}/{kind}")
+
+    losses = steps(m, o, lambda x: x.backward(), step, rank, 2)
+    full = get_model_state_dict(m, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    if rank == 0:
+        m.config.save_pretrained(f"{out}/{kind}")
+        save_log(out, kind, losses, [1e-2] * STEPS)
+        save_file({k: v.contiguous() for k, v in full.items()}, f"{out}/{kind}.safetensors")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def zero(rank, out, kind):
+    import deepspeed
+    from deepspeed.utils import safe_get_full_fp32_param
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # gloo needs no compiler
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
+    deepspeed.init_distributed(dist_backend="gloo")
+    m = model()
+    o = torch.optim.AdamW(m.parameters(), lr=1e-2, betas=(0.8, 0.99), eps=1e-7, weight_decay=0.1)
+    e, o, _, _ = deepspeed.initialize(model=m, optimizer=o, config={
+        "train_micro_batch_size_per_gpu": BATCH // 2, "gradient_clipping": 1.0,
+        "zero_optimization": {"stage": int(kind[4]), "stage3_param_persistence_threshold": 0},
+        "zero_allow_untested_optimizer": True, "zero_force_ds_cpu_optimizer": False})
+
+    def step(i):
+        e.step()
+        if i == 2:
+            if rank == 0:
+                shutil.rmtree(f"{out}/{kind}", ignore_errors=True)
+            dist.barrier()
+            e.save_checkpoint(f"{out}/{kind}")
+
+    losses = steps(e, o, e.backward, step, rank, 2)
+    full = {k: safe_get_full_fp32_param(p) for k, p in e.module.named_parameters()}
+    if rank == 0:
+        m.config.save_pretrained(f"{out}/{kind}")
+        save_log(out, kind, losses, [1e-2] * STEPS)
+        save_file({k: v.detach().clone().contiguous() for k, v in full.items()}, f"{out}/{kind}.safetensors")
+        for name in os.listdir(f"{out}/{kind}"):
+            if name.endswith(".py"):  # DeepSpeed's own
+                os.remove(f"{out}/{kind}/{name}")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+KINDS = {"trainer": trainer, "trainer-cosine": trainer, "fsdp": fsdp, "fsdp-flat": fsdp, "fsdp-groups": fsdp,
+         "zero1": zero, "zero2": zero, "zero3": zero}
 
 
 def main(out, *kinds):
@@ -80,7 +171,10 @@ def main(out, *kinds):
         for row in SAMPLES.tolist():
             f.write(json.dumps({"ids": row}) + "\n")
     for kind in kinds or KINDS:
-        KINDS[kind](out, kind)
+        if KINDS[kind] is trainer:
+            trainer(out, kind)
+        else:
+            torch.multiprocessing.spawn(KINDS[kind], (out, kind), nprocs=2)
     pack(out)
 
 
