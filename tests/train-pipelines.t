@@ -74,6 +74,15 @@ for how in "--deterministic" "--dp 2" "--dp 2 --zero 1" "--dp 2 --zero 3" "--tp 
     done
 done
 
+# ---- memory ----
+
+for how in gpipe zb-h1 zb-h2; do
+    train --steps 1 --save-every 0 --json --pp 2 --pipeline $how "$model" > out
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 1 --global-batch 4 --pp 2 --schedule $how --json "$model" > estimate
+    ok "mem-estimate foretells the bytes of $how" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
+        "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+done
+
 # ---- refusals ----
 
 run train --pp 2 --pipeline dualpipe -o none "$model"

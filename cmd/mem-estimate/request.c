@@ -617,6 +617,7 @@ int request_settle(struct request *r, struct err *err)
         goto out;
     r->memory.fold = memory_fold((enum order)r->schedule);
     r->memory.chunks = r->chunks;
+    r->memory.split = order_splits((enum order)r->schedule);
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);

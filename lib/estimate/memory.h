@@ -88,6 +88,7 @@ struct memory_options {
      * those that one micro-batch leaves on the whole stage. */
     const uint64_t *inflight;
     int chunks; /* model chunks of a stage; 0: as 1 */
+    bool split; /* gradients of inputs are made apart from those of weights */
     enum fold fold;
     uint64_t grad_bytes;
     enum optimizer_kind optimizer;

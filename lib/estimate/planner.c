@@ -462,6 +462,7 @@ static void try_orders(struct search *s, struct memory_options *o,
         o->inflight = NULL;
         o->fold = memory_fold(order->order);
         o->chunks = order->chunks;
+        o->split = order_splits(order->order);
         if (o->train && pp * order->chunks <= s->nlayers &&
             o->micro_batches <= INT32_MAX && !is_ragged(s, o, order->order))
             o->inflight = bubbles_inflight(&s->bubbles, order->order, pp,

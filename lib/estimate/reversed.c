@@ -116,6 +116,7 @@ static const struct program *program_at(struct reversed_programs *known,
                                              .rounded = rounds && !o->half,
                                              .half = rounds && o->half,
                                              .recompute = plan,
+                                             .split = o->split,
                                              .balance = balances(m),
                                              .dropout = o->dropout ? -1 : 0 };
     const int *size = o->mesh.size;
@@ -124,13 +125,14 @@ static const struct program *program_at(struct reversed_programs *known,
     struct program **p;
 
     if (memcmp(known->size, size, sizeof(known->size)) != 0 ||
-        known->layers != plan.layers) {
+        known->layers != plan.layers || known->split != o->split) {
         reversed_clear(known);
         memcpy(known->size, size, sizeof(known->size));
         known->ranks = size[MESH_TP] * size[MESH_PP] * size[MESH_EP] * sp;
         known->program = xcalloc((size_t)RECOMPUTE_KINDS * (size_t)known->ranks,
                                  sizeof(*known->program));
         known->layers = plan.layers;
+        known->split = o->split;
         known->trained = xcalloc(m->ntensors + 1, sizeof(*known->trained));
     }
     p = &known->program[((((int)plan.kind * size[MESH_TP] + coord[MESH_TP]) *

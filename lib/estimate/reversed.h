@@ -15,6 +15,7 @@ struct reversed_programs {
     struct own_work *own[RECOMPUTE_KINDS]; /* [pp] of work_own; NULL: not known */
     int size[MESH_NAXES], ranks;
     int layers;    /* of recompute_plan */
+    bool split;    /* of memory_options */
     bool *trained; /* [ntensors of the model]: beside adapters */
 };
 void reversed_clear(struct reversed_programs *known);

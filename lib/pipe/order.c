@@ -22,6 +22,11 @@ bool order_interleaves(enum order name)
     return name == ORDER_INTERLEAVED || name == ORDER_ZB_INTERLEAVED;
 }
 
+bool order_splits(enum order name)
+{
+    return name > ORDER_INTERLEAVED;
+}
+
 bool order_pairs(enum order name)
 {
     return name == ORDER_DUALPIPE || name == ORDER_DUALPIPE_V;

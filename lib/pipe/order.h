@@ -38,6 +38,9 @@ bool order_pairs(enum order name);
 /* Does the last stage lie on the rank of the first, the middle on the last rank? */
 bool order_folds(enum order name);
 
+/* Are gradients of inputs made apart from those of weights, of some passes at least? */
+bool order_splits(enum order name);
+
 /* Make the table of NAME for RANKS ranks with CHUNKS stages each (order_chunks).
  * ERR_USAGE when the numbers do not suit the order. */
 MUST_CHECK int order_make(struct action_table *t, enum order name, int ranks,
