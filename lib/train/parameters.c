@@ -694,9 +694,11 @@ static void walk_slice(struct walk *w, uint64_t n, bool owned)
     walk_axis(w, 1, (size_t)(runs->v[r].start + n) * inner, owned && runs->v[r].owned);
 }
 
-/* A matrix of an adapter: the first rank of the tensor group has the primary replica of
- * one that is not sharded.  OWNED: this stage has that, of several that have it. */
-static void walk_adapter(struct walk *w, const struct program *p, int i, bool owned)
+/* A matrix of an adapter: the first rank of ep, and of the tensor group if it is not
+ * sharded, has the primary replica; with GROUP all of ep have.  OWNED: this stage has
+ * that, of several that have it. */
+static void walk_adapter(struct walk *w, const struct program *p, int i, bool owned,
+                         bool group)
 {
     struct share *share = model_shares(p->model, &p->mesh, p->coord);
     const struct axis *axis[MODEL_MAX_DIMS];
@@ -710,7 +712,8 @@ static void walk_adapter(struct walk *w, const struct program *p, int i, bool ow
         w->size[k] = axis[k]->size;
         cut |= runs[k].count != axis[k]->size;
     }
-    walk_axis(w, 0, 0, owned && (cut || !p->coord[MESH_TP]));
+    walk_axis(w, 0, 0,
+              owned && (cut || !p->coord[MESH_TP]) && (group || !p->coord[MESH_EP]));
     for (int k = 0; k < w->ndim; k++)
         runs_clear(&runs[k]);
     free(share);
@@ -729,7 +732,7 @@ static void walk_runs(struct parameters *p, int i, bool group,
     struct slice slice;
 
     if (program->weight[i].adapter) {
-        walk_adapter(&w, program, i, owned);
+        walk_adapter(&w, program, i, owned, group);
         return;
     }
     w.ndim = program_weight_axes(program, i, axis);
