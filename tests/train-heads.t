@@ -103,6 +103,30 @@ run tp-run train -q --mask-id 5 --mask-probability 0 --data "$data/labelled/robe
 status_is 2 "what is masked already has no mask token"
 err_has "--mask-id: with --mask-probability 0 the data say what is masked" "which is said"
 
+# ---- what is right ----
+
+# judged NAME LOSS OPTION... - an evaluation has the accuracy and F1 of the model as it is (tests/oracle/verdicts.py)
+judged() {
+    name=$1 loss=$2
+    shift 2
+    rm -f log
+    tp-run train -q --loss $loss --data "$data/labelled/$(echo "${name##*/}" | tr ' ' -).jsonl" \
+        --eval-data "$data/labelled/$(echo "${name##*/}" | tr ' ' -).jsonl" --seq 24 --steps 1 --eval-every 1 --lr 0 \
+        --global-batch 4 --threads 1 --save-every 0 --log log "$@" "$data/${name% *}"
+    ok "$loss of ${name##*/}: accuracy and F1 are those of scikit-learn ($*)" awk -F '\t' -v name="$name" '
+        function far(a, b) { return a - b > 1e-7 || b - a > 1e-7 }
+        function value(key) { return match($0, "\"" key "\":[^,}]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "nan" }
+        $1 == "model" && $2 == name { accuracy = $3; f1 = $4 }
+        /"type":"eval"/ { n++; bad = far(value("eval_accuracy"), accuracy) || (f1 == "nan" ? value("eval_f1") != "nan" : far(value("eval_f1"), f1)) }
+        END { exit bad || n != 1 }' "$data/verdicts.tsv" log
+}
+judged models/bert-classify class --pp 2
+ok "each class has its own" grep -q '"eval_f1_by_class":{"left":[0-9.e-]*,"none":[0-9.e-]*,"right":[0-9.e-]*}' log
+judged models/bert-classify class --tp 2 --dp 2
+judged heads/mistral-tags tags --dp 2
+judged "models/bert-classify labels" multi-label --tp 2
+judged encoders/bert-choice choice --pp 2
+
 # ---- classes ----
 
 bert=$data/models/bert-classify
@@ -151,6 +175,17 @@ err_has "has no head for it" "by name"
 run tp-run train -q --data named.jsonl --save-every 0 "$data/encoders/bert-choice"
 status_is 3 "choices are not the labels of a text"
 err_has "named.jsonl:1: no 'choices'" "which is said"
+
+# ---- no weights ----
+
+for of in models/bert-classify encoders/bert-choice; do
+    rm -rf bare drawn
+    mkdir bare
+    cp "$data/$of/config.json" bare
+    run tp-run train -q --init --data "$data/labelled/${of##*/}.jsonl" --seq 24 --steps 1 --global-batch 4 --threads 1 -o drawn bare
+    status_is 0 "${of##*/} begins from a config alone"
+    ok "with its pooler" grep -q 'bert.pooler.dense.weight' drawn/step-000001/checkpoint.json
+done
 
 # ---- sources and targets ----
 

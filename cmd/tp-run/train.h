@@ -10,6 +10,7 @@
 #include "lib/pipe/action.h"
 #include "lib/program/recompute.h"
 #include "lib/train/losses.h"
+#include "lib/train/verdict.h"
 #include "lib/train/save.h"
 #include "lib/train/schedule.h"
 
@@ -181,6 +182,8 @@ struct loss_numbers train_loss_numbers(const struct train *t);
 MUST_CHECK int train_loss_labels(struct data_options *o, const struct train *t,
                                  struct err *err);
 void train_loss_clear(struct data_options *o);
+/* The same of the names of classes alone, where the loss has classes. */
+void train_loss_classes(struct data_options *o, const struct train *t);
 /* Tokens of the longest source of T's samples. */
 size_t train_source_most(const struct train *t);
 
@@ -294,6 +297,7 @@ struct train_log {
     uint64_t losses;      /* so many */
     struct train_state state;
     double loss, eval_loss, norm, rate; /* last values; NaN: none */
+    double accuracy, f1;                /* of the last evaluation, too */
     uint64_t skipped;                   /* steps of this process */
     int events;                         /* TensorBoard's file, or -1; */
     bool no_events, no_metrics;         /* it, or --metrics, could not be written */
@@ -329,7 +333,8 @@ MUST_CHECK int train_log_start(struct train_log *l, const char *backend,
 MUST_CHECK int train_log_sync(const struct train_log *l, struct err *err);
 MUST_CHECK int train_log_step(struct train_log *l, const struct train_told *s,
                               struct err *err);
-MUST_CHECK int train_log_eval(struct train_log *l, double loss, double seconds,
+MUST_CHECK int train_log_eval(struct train_log *l, double loss,
+                              const struct verdict *metrics, double seconds,
                               struct err *err);
 /* CHECKPOINT is the path of the last one, or NULL. */
 MUST_CHECK int train_log_end(struct train_log *l, const char *checkpoint,

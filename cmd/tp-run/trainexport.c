@@ -181,6 +181,8 @@ void train_export_eval(struct train_log *l)
 
     if (l->events >= 0 && !l->no_events) {
         add_scalar(&events, l, "eval/loss", l->eval_loss);
+        add_scalar(&events, l, "eval/accuracy", l->accuracy);
+        add_scalar(&events, l, "eval/f1", l->f1);
         put_events(l, &events);
     }
     str_clear(&events);

@@ -220,26 +220,68 @@ static int report(const struct train_log *l, double loss, struct err *err)
     return ret;
 }
 
-int train_log_eval(struct train_log *l, double loss, double seconds, struct err *err)
+/* Adds KEY where X is a number. */
+static void add_some(struct str *line, const char *key, double x)
 {
-    struct str line = { 0 };
-    char *plain = str_dupf("step %" PRIu64 "/%d  eval_loss %.4f", l->state.step,
-                           l->t->o.steps, loss);
+    if (!isnan(x))
+        add_key(line, key, x);
+}
+
+/* The F1 of each class, by its name in config.json. */
+static void add_classes(struct str *line, const struct verdict *m)
+{
+    const char *join = ",\"eval_f1_by_class\":{";
+
+    for (size_t k = 0; k < m->classes; k++) {
+        const double f1 = verdict_class_f1(m, k);
+
+        if (isnan(f1))
+            return;
+        str_add(line, join);
+        if (m->name[k][0])
+            str_add_json(line, m->name[k]);
+        else
+            str_addf(line, "\"LABEL_%zu\"", k);
+        str_addc(line, ':');
+        str_add_double(line, f1);
+        join = ",";
+    }
+    if (m->classes)
+        str_addc(line, '}');
+}
+
+int train_log_eval(struct train_log *l, double loss, const struct verdict *metrics,
+                   double seconds, struct err *err)
+{
+    struct str line = { 0 }, says = { 0 };
     int ret;
 
     l->eval_loss = loss;
+    l->accuracy = verdict_accuracy(metrics);
+    l->f1 = verdict_f1(metrics);
+    str_addf(&says, "step %" PRIu64 "/%d  eval_loss %.4f", l->state.step, l->t->o.steps,
+             loss);
+    if (!isnan(l->accuracy))
+        str_addf(&says, "  accuracy %.4f", l->accuracy);
+    if (!isnan(l->f1))
+        str_addf(&says, "  f1 %.4f", l->f1);
     str_addf(&line, "{\"type\":\"eval\",\"step\":%" PRIu64, l->state.step);
     add_key(&line, "eval_loss", loss);
+    add_some(&line, "eval_accuracy", l->accuracy);
+    add_some(&line, "eval_f1", l->f1);
+    add_some(&line, "eval_precision", verdict_precision(metrics));
+    add_some(&line, "eval_recall", verdict_recall(metrics));
+    add_classes(&line, metrics);
     add_key(&line, "eval_runtime", seconds);
     add_key(&line, "epoch", epoch_of(l));
     ret = put(l, &line, err);
     if (ret == 0)
         ret = report(l, loss, err);
     if (ret == 0)
-        ret = say(l, plain, err);
+        ret = say(l, str_text(&says), err);
     train_export_eval(l);
     str_clear(&line);
-    free(plain);
+    str_clear(&says);
     return ret;
 }
 

@@ -153,6 +153,12 @@ size_t train_source_most(const struct train *t)
     return a > b ? a : b;
 }
 
+void train_loss_classes(struct data_options *o, const struct train *t)
+{
+    if (takes_classes(t->loss) || t->loss == LOSS_VALUES || t->loss == LOSS_LABELS)
+        find_classes(o, t->session->checkpoint->model);
+}
+
 int train_loss_labels(struct data_options *o, const struct train *t, struct err *err)
 {
     double types;
@@ -167,8 +173,7 @@ int train_loss_labels(struct data_options *o, const struct train *t, struct err 
         o->classes = (size_t)o->vocab;
         return 0;
     }
-    if (takes_classes(t->loss) || t->loss == LOSS_VALUES || t->loss == LOSS_LABELS)
-        find_classes(o, t->session->checkpoint->model);
+    train_loss_classes(o, t);
     return o->labels == LABELS_MASKED ? find_mask(o, t, err) : 0;
 }
 

@@ -142,7 +142,7 @@ static int fill_held(struct train *t, uint64_t first, size_t n, struct sample *o
                    : data_fill_held(t->data, first, n, out, err);
 }
 
-static int evaluate(struct work *w, struct err *err)
+static int evaluate_all(struct work *w, struct verdict *metrics, struct err *err)
 {
     struct train *t = w->t;
     const struct schedule schedule = train_schedule(&t->o);
@@ -159,7 +159,8 @@ static int evaluate(struct work *w, struct err *err)
             train_show_doing(true, "evaluating", (double)i / (double)t->held);
         if (saver_agree(w->world, fill_held(t, i, n, w->sample, err), err) < 0)
             return -1;
-        if (trainer_evaluate(&w->trainer, w->sample, n, &sum, &counted, err) < 0) {
+        if (trainer_evaluate(&w->trainer, w->sample, n, metrics, &sum, &counted, err) <
+            0) {
             w->apart = true;
             return -1;
         }
@@ -172,8 +173,23 @@ static int evaluate(struct work *w, struct err *err)
     w->state.lowest = fmin(w->state.lowest, w->state.eval_loss);
     w->log.state = w->state;
     if (w->world->rank == 0)
-        ret = train_log_eval(&w->log, w->state.eval_loss, clock_seconds() - begun, err);
+        ret = train_log_eval(&w->log, w->state.eval_loss, metrics,
+                             clock_seconds() - begun, err);
     return saver_agree(w->world, ret, err);
+}
+
+static int evaluate(struct work *w, struct err *err)
+{
+    struct data_options names = { 0 };
+    struct verdict metrics;
+    int ret;
+
+    train_loss_classes(&names, w->t);
+    verdict_open(&metrics, w->t->loss, names.classes, names.class_name);
+    ret = evaluate_all(w, &metrics, err);
+    verdict_clear(&metrics);
+    train_loss_clear(&names);
+    return ret;
 }
 
 /* Saves first: an evaluation that fails, or takes long, costs no step. */

@@ -197,6 +197,7 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
                                 .expert = -1,
                                 .tied = -1,
                                 .optional = d->optional || d->tied_def >= 0,
+                                .drawn = d->drawn,
                                 .frozen = d->frozen,
                                 .source = -1 };
     for (int k = 0; k < 2; k++)

@@ -463,7 +463,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
         if (!strcmp(j->key, "when") && json_string(j)) {
             d->when = j;
         } else if (!strcmp(j->key, "optional")) {
-            d->optional = json_is_true(j);
+            d->drawn = json_string(j) && !strcmp(j->text, "drawn");
+            d->optional = d->drawn || json_is_true(j);
         } else if (!strcmp(j->key, "frozen")) {
             d->frozen = json_is_true(j);
         } else if (!strcmp(j->key, "tied") && json_string(j)) {

@@ -38,7 +38,8 @@ struct model_tensor {
     int expert;                /* index of its expert, or -1 */
     int tied;      /* index of the tensor that it is tied to, or -1; a tied tensor need
                       not be stored */
-    bool optional; /* may be missing from the checkpoint */
+    bool optional; /* may be missing from the checkpoint, */
+    bool drawn;    /* but is there when training begins without weights */
     bool frozen;   /* training does not change it */
     int source;    /* after model_bind: index of the input, or -1: not stored */
 };

@@ -310,7 +310,7 @@ static int promise(struct checkpoint *c, struct err *err)
         struct model_kind kind = model_kind(m, mt->kind);
         uint64_t *shape, elements = 1;
 
-        if (mt->tied >= 0 || mt->optional || kind.companion_of >= 0)
+        if (mt->tied >= 0 || (mt->optional && !mt->drawn) || kind.companion_of >= 0)
             continue;
         shape = pool_take(&c->source.pool, ((size_t)mt->ndim + 1) * sizeof(*shape),
                           sizeof(*shape));

@@ -11,6 +11,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/gradients.c %D%/gradients.h \
     %D%/init.c %D%/init.h \
     %D%/labelled.c %D%/labelled.h \
+    %D%/verdict.c %D%/verdict.h \
     %D%/rated.c %D%/textline.h \
     %D%/losses.c %D%/losses.h \
     %D%/magnitudes.c %D%/magnitudes.h \

@@ -106,16 +106,25 @@ static int open_scorer(const struct trainer *t, struct trainer_stage *s,
     return 0;
 }
 
-/* Makes the program of the evaluation, if training's has dropout or another loss. */
+/* Does an evaluation read the logits of classes, whose likelihoods are learned? */
+static bool is_counted(const struct trainer *t)
+{
+    return t->options.loss == LOSS_CLASS || t->options.loss == LOSS_TAGS;
+}
+
+/* Makes the program of the evaluation, if training's has dropout or another loss, or
+ * ends in likelihoods and this in logits. */
 static int make_scored(const struct trainer *t, struct trainer_stage *s,
                        const struct model *m, struct err *err)
 {
-    const struct program_options options = { .tail = trainer_tail(t->options.loss),
-                                             .whole = t->mesh.size[MESH_SP] > 1,
-                                             .deterministic = t->options.deterministic,
-                                             .rounded =
-                                                 t->options.compute == FORMAT_BF16,
-                                             .half = t->options.compute == FORMAT_F16 };
+    const bool counts = is_counted(t);
+    const struct program_options options = {
+        .tail = counts ? TAIL_LOGITS : trainer_tail(t->options.loss),
+        .whole = t->mesh.size[MESH_SP] > 1,
+        .deterministic = t->options.deterministic,
+        .rounded = t->options.compute == FORMAT_BF16,
+        .half = t->options.compute == FORMAT_F16
+    };
     bool drops = false;
 
     for (int i = 0; i < s->program->nforward; i++) {
@@ -125,7 +134,7 @@ static int make_scored(const struct trainer *t, struct trainer_stage *s,
                  (inst->op == OP_ATTENTION && inst->attention.drop > 0);
     }
     if (!drops && s->program->noutputs == 1 && !(t->options.terms.smooth > 0) &&
-        !(t->options.terms.z > 0))
+        !(t->options.terms.z > 0) && !counts)
         return 0;
     if (program_build(&s->scored, m, &s->program->mesh, s->program->coord, &options,
                       err) < 0)
@@ -783,12 +792,102 @@ static int add_rows(const struct trainer *t, const struct trainer_stage *own,
     return ret;
 }
 
+/* The largest of N numbers, the first of equals. */
+static int32_t largest(const float *x, size_t n)
+{
+    size_t best = 0;
+
+    for (size_t k = 1; k < n; k++)
+        best = x[k] > x[best] ? k : best;
+    return (int32_t)best;
+}
+
+/* -log softmax(x)[target] of a row of N. */
+static double nll_of(const float *x, size_t n, int32_t target)
+{
+    const double most = (double)x[largest(x, n)];
+    double sum = 0;
+
+    for (size_t k = 0; k < n; k++)
+        sum += exp((double)x[k] - most);
+    return most + log(sum) - (double)x[target];
+}
+
+/* Adds the losses of the labels of N samples, and what E says of them, to *SUM and
+ * *M, or NULL.
+ */
+static int add_counted(const struct trainer *t, const struct trainer_stage *own,
+                       struct engine *e, const struct sample *sample, size_t n,
+                       struct verdict *m, double *sum, struct err *err)
+{
+    const struct value *v = &own->scored->value[own->scored->output[0].value];
+    const bool texts = v->rows == ROWS_ONE;
+    const size_t cols = (size_t)v->whole_cols;
+    const float *x;
+    size_t rows;
+
+    if (!engine_has_output(e, 0) || (texts && t->groups.sequence->rank > 0))
+        return 0;
+    if (engine_output(e, 0, &x, &rows, err) < 0)
+        return -1;
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &sample[i];
+        int32_t *says = xcalloc(s->n, sizeof(*says));
+
+        for (size_t k = texts ? s->n - 1 : 0; k < s->n; k++, x += cols)
+            if (s->target[k] >= 0) {
+                *sum += nll_of(x, cols, s->target[k]);
+                says[k] = largest(x, cols);
+            }
+        if (m)
+            verdict_add(m, s->target, says, s->n);
+        free(says);
+    }
+    return 0;
+}
+
+/* Adds to *M what E says of N samples of a loss of logits. */
+static int count_rows(const struct trainer *t, const struct trainer_stage *own,
+                      struct engine *e, const struct sample *sample, size_t n,
+                      struct verdict *m, struct err *err)
+{
+    const struct loss_info *loss = &loss_table[t->options.loss];
+    const struct value *v = &own->program->value[own->program->output[0].value];
+    const bool texts = v->rows == ROWS_ONE;
+    const size_t cols = (size_t)v->whole_cols;
+    const float *x;
+    size_t rows, at = 0;
+    float *part;
+
+    if (!engine_has_output(e, 0) || (texts && t->groups.sequence->rank > 0))
+        return 0;
+    if (engine_output(e, 0, &x, &rows, err) < 0)
+        return -1;
+    part = xmalloc((rows * cols + 1) * sizeof(*part));
+    for (size_t i = 0; i < n; i++) {
+        const struct sample *s = &sample[i];
+
+        if (has_labels(s, loss)) {
+            take_rows(part, x, s, at, texts, cols);
+            if (m->kind == VERDICT_SETS)
+                verdict_add_set(m, s->value, part);
+            else
+                verdict_add(m, &(int32_t){ (int32_t)s->value[0] },
+                            &(int32_t){ largest(part, documents_of(s)) }, 1);
+        }
+        at += texts ? documents_of(s) : s->n;
+    }
+    free(part);
+    return 0;
+}
+
 /* Runs the forward pass of N samples from index NUMBER through E, of stage OWN; adds
  * losses to SUM[TRAINER_TERMS], on the stage that computes them.  BY: what the gradient
- * of a loss of logits is multiplied by. */
+ * of a loss of logits is multiplied by.  M: of an evaluation, adds what is right to it;
+ * or NULL. */
 static int forward(const struct trainer *t, const struct trainer_stage *own,
                    struct engine *e, const struct sample *sample, uint64_t number,
-                   size_t n, double by, double *sum, struct err *err)
+                   size_t n, double by, struct verdict *m, double *sum, struct err *err)
 {
     const struct loss_info *loss = &loss_table[t->options.loss];
     size_t count;
@@ -796,9 +895,13 @@ static int forward(const struct trainer *t, const struct trainer_stage *own,
     int ret = engine_forward(e, s, count, err);
 
     if (ret == 0 && own->program->output[0].stage == own->number) {
-        ret = loss->rows     ? add_rows(t, own, e, sample, n, by, sum, err)
+        ret = e == own->scorer && is_counted(t)
+                  ? add_counted(t, own, e, sample, n, m, sum, err)
+              : loss->rows   ? add_rows(t, own, e, sample, n, by, sum, err)
               : loss->tokens ? add_tokens(t, own, e, sample, n, sum, err)
                              : add_loss(own, e, s, count, sum, err);
+        if (ret == 0 && m && (m->kind == VERDICT_SETS || m->kind == VERDICT_CHOICES))
+            ret = count_rows(t, own, e, sample, n, m, err);
         if (ret == 0)
             ret = add_terms(own, e, sum, err);
     }
@@ -887,8 +990,8 @@ static int run_forward(const struct trainer *t, struct trainer_stage *s, int m,
     engine_differentiate(s->engine[at], s->gradients.into, factor);
     return forward(t, s, s->engine[at], sample + index * micro,
                    t->first + (uint64_t)(index * micro), n ? n : 1,
-                   t->scaler.scale / (double)counted, &t->loss[index * TRAINER_TERMS],
-                   err);
+                   t->scaler.scale / (double)counted, NULL,
+                   &t->loss[index * TRAINER_TERMS], err);
 }
 
 static int run_action(const struct trainer *t, const struct action *a,
@@ -1091,10 +1194,11 @@ static int step_samples(struct trainer *t, const struct sample *sample, double r
 
 /* ---- evaluation ---- */
 
-/* Runs engine E of stage S over N samples, and adds what it finds to *SUM. */
+/* Runs engine E of stage S over N samples, and adds what it finds to *SUM, and what is
+ * right to *M, or NULL. */
 typedef int scoring(const struct trainer *t, const struct trainer_stage *s,
                     struct engine *e, const struct sample *sample, size_t n,
-                    double *sum, struct err *err);
+                    struct verdict *m, double *sum, struct err *err);
 
 static int prepare_scoring(struct trainer *t, struct err *err)
 {
@@ -1122,7 +1226,7 @@ static int take_turn(const struct trainer *t, const struct trainer_stage *s,
     return m != own && !parameters_gathers(&s->parameters) && !t->replicas.experts
                ? 0
                : score(t, s, s->scored ? s->scorer : s->engine[0], sample + at, some,
-                       m == own ? &sum[m] : &other, err);
+                       m == own ? t->seen : NULL, m == own ? &sum[m] : &other, err);
 }
 
 /* Does SCORE with all N samples at SAMPLE, and adds to *SUM what that finds of the
@@ -1158,10 +1262,10 @@ static int score_all(struct trainer *t, scoring *score, const struct sample *sam
 
 static int score_loss(const struct trainer *t, const struct trainer_stage *s,
                       struct engine *e, const struct sample *sample, size_t n,
-                      double *sum, struct err *err)
+                      struct verdict *m, double *sum, struct err *err)
 {
     double term[TRAINER_TERMS] = { 0 };
-    int ret = forward(t, s, e, sample, 0, n, 0, term, err);
+    int ret = forward(t, s, e, sample, 0, n, 0, m, term, err);
 
     *sum += term[0];
     return ret;
@@ -1192,7 +1296,7 @@ static struct sample *parts_of(const struct sample *sample, size_t n, size_t wit
  * and by the reference. */
 static int score_distance(const struct trainer *t, const struct trainer_stage *s,
                           struct engine *e, const struct sample *sample, size_t n,
-                          double *sum, struct err *err)
+                          struct verdict *m, double *sum, struct err *err)
 {
     struct sample *second = parts_of(sample, n, 1);
     size_t count, rows, k = 0;
@@ -1200,6 +1304,7 @@ static int score_distance(const struct trainer *t, const struct trainer_stage *s
     int ret = engine_forward(e, segment, count, err);
     const float *nll;
 
+    (void)m;
     free(segment);
     if (ret < 0 || s->program->output[0].stage != s->number || !engine_has_output(e, 0))
         goto out;
@@ -1252,8 +1357,10 @@ int trainer_step(struct trainer *t, const struct sample *sample, double rate,
 }
 
 int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
-                     double *sum, uint64_t *counted, struct err *err)
+                     struct verdict *verdict, double *sum, uint64_t *counted,
+                     struct err *err)
 {
+    struct verdict seen = *verdict; /* of this replica */
     const bool apart = loss_table[t->options.loss].distance;
     struct sample *first = apart ? parts_of(sample, n, 0) : NULL;
     int ret = trainer_make_room(t, sample, n, err);
@@ -1261,8 +1368,16 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     if (ret == 0 && apart)
         ret = find_distance(t, sample, n, err);
     sample = apart ? first : sample;
+    seen.count = xcalloc(seen.n, sizeof(*seen.count));
+    t->seen = &seen;
     if (ret == 0)
         ret = score_all(t, score_loss, sample, n, sum, err);
+    t->seen = NULL;
+    if (ret == 0)
+        ret = sum_losses(t, seen.count, seen.n, err);
+    for (size_t k = 0; k < seen.n && ret == 0; k++)
+        verdict->count[k] += seen.count[k];
+    verdict_clear(&seen);
     *counted += count_targets(t, sample, n);
     free(first);
     return ret;

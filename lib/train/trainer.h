@@ -18,6 +18,7 @@
 #include "lib/run/runner.h"
 #include "lib/train/data.h"
 #include "lib/train/gradients.h"
+#include "lib/train/verdict.h"
 #include "lib/train/optimizer.h"
 #include "lib/train/rounded.h"
 #include "lib/train/scaler.h"
@@ -121,7 +122,8 @@ struct trainer {
     uint64_t first; /* index in the run of the next step's first sample, for dropout */
     size_t count;   /* its samples; those behind them fill up the batch, and nothing
                      * of them is learned.  0: all */
-    double kl;      /* of the step's samples (loss_info.distance) */
+    struct verdict *seen; /* of an evaluation; else NULL */
+    double kl;            /* of the step's samples (loss_info.distance) */
     double
         most_norm;   /* an update with a larger gradient norm is skipped; 0: no limit */
     size_t segments; /* per micro-batch, at most */
@@ -158,11 +160,11 @@ MUST_CHECK int trainer_make_room(struct trainer *t, const struct sample *sample,
  * are NaN.  In f16 the scale of the loss follows. */
 MUST_CHECK int trainer_step(struct trainer *t, const struct sample *sample, double rate,
                             struct trainer_result *result, struct err *err);
-/* Adds the losses of all targets of the N samples at SAMPLE to *SUM, and their number
- * to *COUNTED; the same on all ranks. */
+/* Adds the losses of all targets of the N samples at SAMPLE to *SUM, their number to
+ * *COUNTED, and what is right to *VERDICT; the same on all ranks. */
 MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
-                                size_t n, double *sum, uint64_t *counted,
-                                struct err *err);
+                                size_t n, struct verdict *verdict, double *sum,
+                                uint64_t *counted, struct err *err);
 /* Bytes of the saved activations of a micro-batch in flight: TOKENS in SEGMENTS
  * documents, which have SOURCES source tokens. */
 uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
