@@ -48,14 +48,14 @@ static bool near(double a, const char *want)
 static void check(char **field)
 {
     const size_t classes = (size_t)strtoul(field[1], NULL, 10);
-    char *is[MOST], *says[MOST], *name[MOST];
+    char *is[MOST], *says[MOST], *name[MOST], none[] = "";
     int32_t a[MOST], b[MOST];
     struct verdict v;
     size_t n;
 
     if (split(field[2], ',', name, MOST) != classes)
         for (size_t k = 0; k < classes; k++)
-            name[k] = "";
+            name[k] = none;
     verdict_open(&v, LOSS_TAGS, classes, (const char *const *)name);
     n = split(field[3], '/', is, MOST);
     (void)split(field[4], '/', says, MOST);

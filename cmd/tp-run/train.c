@@ -184,15 +184,6 @@ struct request {
     char *damage;        /* and the fault of the newest of them */
 };
 
-struct schedule train_schedule(const struct train_options *o)
-{
-    return (struct schedule){ .kind = (enum schedule_kind)o->schedule,
-                              .base = o->lr,
-                              .warmup = (uint64_t)o->warmup,
-                              .steps = (uint64_t)o->steps,
-                              .o = o->rates };
-}
-
 /* ---- options parsed here ---- */
 
 static int parse_words(struct request *r, struct err *err)

@@ -791,6 +791,15 @@ static bool read_rates(struct schedule_state *r, const struct json *j)
            json_u64(json_get(j, "resets"), &r->resets);
 }
 
+struct schedule train_schedule(const struct train_options *o)
+{
+    return (struct schedule){ .kind = (enum schedule_kind)o->schedule,
+                              .base = o->lr,
+                              .warmup = (uint64_t)o->warmup,
+                              .steps = (uint64_t)o->steps,
+                              .o = o->rates };
+}
+
 char *train_state_dup(const struct train *t, const struct train_state *s)
 {
     struct str out = { 0 };
