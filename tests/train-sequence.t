@@ -54,6 +54,22 @@ rm -f shorter
 train --pack none --micro-batch 1 --log shorter --sp 4 --sp-mode ring "$model"
 ok "in a ring, too" same short shorter 2e-5
 
+# KTO's shift, which is over a batch, in evaluations, too: that of a step
+awk 'BEGIN { for (i = 0; i < 12; i++) printf "{\"prompt\":[%d,%d],\"completion\":[%d,%d],\"KL_completion\":[%d],\"label\":%s," \
+    "\"reference_logps\":%d,\"reference_KL_logps\":%d}\n", 3 + i, 40 - i, 5 + i * 3, 50 - i * 4, 20 + i, i % 3 ? "true" : "false",
+    -5 - i, -12 - i % 5 }' > judged.jsonl
+judge() {
+    tp-run train -q --loss kto --data judged.jsonl --eval-data judged.jsonl --eval-every 2 --seq 24 --global-batch 4 --steps 3 --lr 1e-2 \
+        --loss-beta 0.5 --dropout 0.1 --threads 1 --save-every 0 "$@" "$model"
+}
+judge --log shift
+for how in "--sp 2" "--sp 3 --sp-mode ring --dp 2" "--dp 2 --micro-batch 2 --zero 3" "--sp 2 --pp 2"; do
+    rm -f other
+    # shellcheck disable=SC2086
+    judge --log other $how
+    ok "KTO, $how: the log of one rank" same shift other 2e-5
+done
+
 # ---- going on ----
 
 train --steps 2 --save-every 2 -o run --sp 2 --dp 2 --zero 1 "$model"

@@ -146,14 +146,17 @@ static int evaluate_all(struct work *w, struct verdict *metrics, struct err *err
 {
     struct train *t = w->t;
     const struct schedule schedule = train_schedule(&t->o);
+    /* a loss that depends on its batch has that of a step on any number of ranks */
+    const size_t batch =
+        loss_table[t->loss].distance ? (size_t)t->o.global : w->samples;
     double sum = 0, begun = clock_seconds();
     uint64_t counted = 0;
     int ret = 0;
 
     if (!t->held || !isnan(w->state.eval_loss))
         return 0;
-    for (uint64_t i = 0; i < t->held; i += w->samples) {
-        size_t n = t->held - i < w->samples ? (size_t)(t->held - i) : w->samples;
+    for (uint64_t i = 0; i < t->held; i += batch) {
+        size_t n = t->held - i < batch ? (size_t)(t->held - i) : batch;
 
         if (w->log.progress)
             train_show_doing(true, "evaluating", (double)i / (double)t->held);
