@@ -64,7 +64,7 @@ made() {
     model=$1
     shift
     for n in 1 2; do
-        tp-run train -q -f --seq 8 --global-batch 1 --steps 1 --lr 0.3 --lr-schedule constant --seed $n --lora $n "$@" -o made$n "$model"
+        tp-run train -q -f --seq 8 --global-batch 1 --steps 1 --lr 0.3 --lr-schedule constant --seed $n --lora $n$names "$@" -o made$n "$model"
     done
     one=made1/step-000001 two=made2/step-000001
 }
@@ -72,8 +72,27 @@ printf '{"ids":[1,2,3,4,5,6,7,8]}\n' > train.jsonl
 
 # classes and embeddings of those that choose
 printf '{"ids":[%s]\n' $ids 9,8,7 > lines
+names=
 made "$data/heads/qwen2-score" --data "$data/labelled/qwen2-score.jsonl"
 ok "a classifier's adapter says so" grep -q '"task_type": "SEQ_CLS"' made1/step-000001/adapter_config.json
+ok "and has its head, which no option named" sh -c 'grep -q "\"modules_to_save\": \[\"score\"\]" made1/step-000001/adapter_config.json &&
+    grep -aq "base_model.model.score.weight" made1/step-000001/adapter_model.safetensors'
+tp-run train --seq 8 --global-batch 2 --steps 1 --threads 1 --save-every 0 --json --lora 2 --data "$data/labelled/qwen2-score.jsonl" "$model" > out 2> err
+mem-estimate train --framework tp-run --runtime 0 --seq 8 --micro-batch 1 --global-batch 2 --lora 2 --schedule 1f1b --json "$model" > estimate
+ok "mem-estimate foretells its bytes" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
+    "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+for what in "2 heads/t5-score transformer.encoder.block.0.layer.0.SelfAttention.q" "2:wi_0 stacks/t5-gated encoder.block.0.layer.1.DenseReluDense.wi_0"; do
+    # shellcheck disable=SC2086 # words
+    set -- $what
+    case $2 in heads/*) labels=qwen2-score ;; *) labels=t5 ;; esac
+    tp-run train -q -f --seq 16 --global-batch 1 --steps 1 --lora "$1" --data "$data/labelled/$labels.jsonl" -o names "$data/$2"
+    ok "$2: names are those of transformers' modules" grep -aq "base_model.model.$3.lora_A" names/step-000001/adapter_model.safetensors
+done
+run tp-run classify -q --json --adapter one=$one --ids 1,2,3 "$model"
+err_has "score.weight stands in place of the model's, for all texts" "with which it acts on all texts"
+names=:q_proj,v_proj,score # a head that has an adapter is not saved
+made "$data/heads/qwen2-score" --data "$data/labelled/qwen2-score.jsonl"
+names=
 for layout in "--tp 1" "--tp 2"; do
     # shellcheck disable=SC2086 # words
     together "classify, $layout" scores tp-run classify -q --json $layout --function none

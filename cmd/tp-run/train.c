@@ -836,14 +836,17 @@ static int set_adapter(struct train *t, struct err *err)
     if (ret < 0)
         return -1;
     w.names = o->lora[n] ? o->lora + n + 1 : NULL;
-    if (w.saved && (s->checkpoint->sharded || s->checkpoint->grown))
-        return err_set(err, ERR_NO,
-                       "--modules-to-save: a tensor of the adapter stands in place of "
-                       "the model's, which is %s: give the model as it was before",
-                       s->checkpoint->sharded ? "sharded" : "given more rows");
     base = base_path_dup(s);
     ret = adapter_make(s->checkpoint, &w, base, err);
     free(base);
+    if (ret == 0 && adapter_saves_any(s->checkpoint->adapter) &&
+        (s->checkpoint->sharded || s->checkpoint->grown))
+        ret =
+            err_set(err, ERR_NO,
+                    "%s: a tensor of the adapter stands in place of "
+                    "the model's, which is %s: give the model as it was before",
+                    w.saved ? "--modules-to-save" : "--lora: the head of a classifier",
+                    s->checkpoint->sharded ? "sharded" : "given more rows");
     return ret;
 }
 

@@ -84,8 +84,8 @@ static int find_training(struct builder *b, const struct costmodel_options *opt,
     if (opt && opt->lora && opt->targets &&
         mark_named(b, "--lora", opt->targets, ADAPTED, err) < 0)
         return -1;
-    for (size_t i = 0; i < b->m->ntensors && opt && opt->lora && opt->saved; i++)
-        if (adapter_saves(b->m, i, opt->saved))
+    for (size_t i = 0; i < b->m->ntensors && opt && opt->lora; i++)
+        if (b->training[i] == FROZEN && adapter_saves(b->m, i, opt->saved))
             b->training[i] = TRAINED;
     if (opt && opt->only && mark_named(b, "--train-only", opt->only, TRAINED, err) < 0)
         return -1;

@@ -86,11 +86,54 @@ static int add_capture(struct model *m, struct tensor_def *d, const char *name,
     return 0;
 }
 
+/* How many of the N bytes of words at LIST, with commas between, NAME has. */
+static int count_words(const char *name, const char *list, size_t n)
+{
+    int found = 0;
+
+    for (size_t at = 0; at < n;) {
+        size_t len = 0;
+        char *word;
+
+        while (at + len < n && list[at + len] != ',')
+            len++;
+        word = xstrndup(list + at, len);
+        found += len && strstr(name, word);
+        free(word);
+        at += len + 1;
+    }
+    return found;
+}
+
+/* Puts those of D's names first that have most of the family's words "modules": the
+ * names that transformers' modules have in a model of this head. */
+static void put_modules_first(const struct model *m, struct tensor_def *d)
+{
+    static const char symbol[] = "modules";
+    struct expr_value v;
+
+    if (d->nnames < 2 || !family_get(&m->state->family->symbols, symbol) ||
+        model_eval(m, symbol, strlen(symbol), -1, &v, NULL) < 0 || v.kind != EXPR_WORD)
+        return;
+    for (size_t i = 1; i < d->nnames; i++) {
+        char *name = d->name[i];
+        size_t k = i;
+
+        while (k > 0 && count_words(d->name[k - 1], v.word, v.len) <
+                            count_words(name, v.word, v.len)) {
+            d->name[k] = d->name[k - 1];
+            k--;
+        }
+        d->name[k] = name;
+    }
+}
+
 int bind_pattern(struct model *m, struct tensor_def *d, struct err *err)
 {
     if (expand(&d->name, &d->nnames, d->pattern) < 0)
         return family_error(d->entry->doc, d->entry->json->first, 0, err,
                             "more than %d alternatives", MAX_ALTERNATIVES);
+    put_modules_first(m, d);
     for (const char *p = d->name[0]; (p = strchr(p, '{')); p++) {
         const char *close = strchr(p, '}'), *in = strstr(d->pattern, "{");
         size_t len;

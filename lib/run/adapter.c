@@ -761,54 +761,6 @@ static void add_word(char ***word, size_t *n, const char *name)
     (*word)[(*n)++] = xstrdup(name);
 }
 
-/* Adds adapters of the modules in LIST to M. */
-static int adapt_all(struct adapter *a, struct model *m, const enum packable *how,
-                     const struct adapter_wish *w, const char *list, const char *base,
-                     struct err *err)
-{
-    bool every = !strcmp(list, "all-linear"), turned = false;
-    double scale = w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
-    struct str text = { 0 };
-    char **word = NULL;
-    size_t words = 0;
-
-    for (size_t t = 0; t < m->ntensors; t++) {
-        char *module = model_module_dup(m, t);
-        struct model_adapter *made;
-
-        if (can_adapt(m, t, how[t]) &&
-            (every ? m->tensor[t].section >= 0 && m->tensor[t].expert < 0
-                   : is_listed(module, list))) {
-            made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
-            made->trained = true;
-            made->from = a->first;
-            made->dropout = w->dropout;
-            made->magnitudes = w->dora;
-            turned |= made->turned;
-            a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-            a->pair[a->n++] = (struct pair){ .magnitude = NULL };
-            if (every)
-                add_word(&word, &words, module);
-        }
-        free(module);
-    }
-    if (!every && check_names(a, m, list, err) < 0)
-        return -1;
-    for (const char *p = every ? "" : list; *p;) {
-        size_t n = strcspn(p, ",");
-
-        word = xrealloc(word, (words + 1) * sizeof(*word));
-        word[words++] = xstrndup(p, n);
-        p += n + (p[n] == ',');
-    }
-    adapter_config_print(&text, w, base, (const char *const *)word, words, turned);
-    a->config.text = str_steal(&text);
-    for (size_t i = 0; i < words; i++)
-        free(word[i]);
-    free(word);
-    return a->n ? 0 : err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
-}
-
 /* Is the module that has the tensor called NAME, or one around it, called as one of the
  * names in LIST, or does its name end so, as PEFT has it?  *MARK[k]: name k was met. */
 static bool is_saved(const char *name, const char *list, bool *mark)
@@ -830,12 +782,33 @@ static bool is_saved(const char *name, const char *list, bool *mark)
     return found;
 }
 
+/* Does M have classes of texts or of tokens, which PEFT calls SEQ_CLS and TOKEN_CLS? */
+static bool classifies(const struct model *m)
+{
+    static const char *const heads[] = { "classify", "scored", "tag", "tagged" };
+    bool found = false;
+    double x;
+
+    if ((model_number(m, "answers", &x) && x > 0) ||
+        (model_number(m, "choices", &x) && x > 0))
+        return false;
+    for (size_t i = 0; i < sizeof(heads) / sizeof(*heads); i++)
+        found |= model_number(m, heads[i], &x) && x > 0;
+    return found;
+}
+
+/* Heads that PEFT trains with an adapter of a classifier, as they begin at random. */
+static const char *const class_heads[] = { "classifier", "score" };
+enum { CLASS_HEADS = sizeof(class_heads) / sizeof(*class_heads) };
+
 bool adapter_saves(const struct model *m, size_t t, const char *list)
 {
-    bool *mark = xcalloc(strlen(list) + 1, sizeof(*mark));
+    bool *mark = xcalloc((list ? strlen(list) : 0) + 1, sizeof(*mark));
     char *name = adapter_saved_dup(m, t);
-    bool is = is_saved(name + strlen(PREFIX), list, mark);
+    bool is = list && is_saved(name + strlen(PREFIX), list, mark);
 
+    for (int i = 0; i < CLASS_HEADS && !is && classifies(m); i++)
+        is = is_saved(name + strlen(PREFIX), class_heads[i], mark);
     free(name);
     free(mark);
     return is;
@@ -863,6 +836,40 @@ static int check_saved(const struct adapter *a, const struct model *m, size_t t,
                        "%s: tensor %s is of experts, which stay as they are", option,
                        own->name);
     return 0;
+}
+
+/* Has M a module called NAME, or whose name ends so, that has no adapter? */
+static bool has_module(const struct adapter *a, const struct model *m, const char *name)
+{
+    bool found = false, adapted = false, mark;
+
+    for (size_t t = 0; t < m->ntensors; t++) {
+        char *full = adapter_saved_dup(m, t);
+
+        if (!m->tensor[t].frozen && is_saved(full + strlen(PREFIX), name, &mark)) {
+            found = true;
+            for (size_t i = a->first; i < m->nadapters; i++)
+                adapted |= m->adapter[i].tensor == t;
+        }
+        free(full);
+    }
+    return found && !adapted;
+}
+
+/* The modules to save: those of LIST, or NULL, and the head of a classifier.  The
+ * caller frees it; NULL: there are none. */
+static char *saved_dup(const struct adapter *a, const struct model *m, const char *list)
+{
+    struct str out = { 0 };
+
+    str_add(&out, list ? list : "");
+    for (int i = 0; i < CLASS_HEADS && classifies(m); i++)
+        if (has_module(a, m, class_heads[i]) &&
+            !(list && is_listed(class_heads[i], list)))
+            str_addf(&out, "%s%s", out.len ? "," : "", class_heads[i]);
+    if (!out.len)
+        str_clear(&out);
+    return out.len ? str_steal(&out) : NULL;
 }
 
 /* The tensors of the modules that LIST names are trained, too. */
@@ -895,6 +902,62 @@ static int save_all(struct adapter *a, const struct model *m, const char *list,
     return ret;
 }
 
+/* Adds adapters of the modules in LIST to M, and the modules to save. */
+static int adapt_all(struct adapter *a, struct model *m, const enum packable *how,
+                     const struct adapter_wish *w, const char *list, const char *base,
+                     struct err *err)
+{
+    bool every = !strcmp(list, "all-linear"), turned = false;
+    double scale = w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
+    struct adapter_wish wish = *w;
+    struct str text = { 0 };
+    char **word = NULL, *saved;
+    size_t words = 0;
+    int ret = 0;
+
+    for (size_t t = 0; t < m->ntensors; t++) {
+        char *module = model_module_dup(m, t);
+        struct model_adapter *made;
+
+        if (can_adapt(m, t, how[t]) &&
+            (every ? m->tensor[t].section >= 0 && m->tensor[t].expert < 0
+                   : is_listed(module, list))) {
+            made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
+            made->trained = true;
+            made->from = a->first;
+            made->dropout = w->dropout;
+            made->magnitudes = w->dora;
+            turned |= made->turned;
+            a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
+            a->pair[a->n++] = (struct pair){ .magnitude = NULL };
+            if (every)
+                add_word(&word, &words, module);
+        }
+        free(module);
+    }
+    if (!every && check_names(a, m, list, err) < 0)
+        return -1;
+    for (const char *p = every ? "" : list; *p;) {
+        size_t n = strcspn(p, ",");
+
+        word = xrealloc(word, (words + 1) * sizeof(*word));
+        word[words++] = xstrndup(p, n);
+        p += n + (p[n] == ',');
+    }
+    wish.saved = saved = saved_dup(a, m, w->saved);
+    adapter_config_print(&text, &wish, base, (const char *const *)word, words, turned);
+    a->config.text = str_steal(&text);
+    for (size_t i = 0; i < words; i++)
+        free(word[i]);
+    free(word);
+    if (!a->n)
+        ret = err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
+    else if (saved)
+        ret = save_all(a, m, saved, err);
+    free(saved);
+    return ret;
+}
+
 static int make(struct adapter *a, struct model *m, const struct adapter_wish *w,
                 const char *base, struct err *err)
 {
@@ -911,8 +974,6 @@ static int make(struct adapter *a, struct model *m, const struct adapter_wish *w
     how = packable_new(m, err);
     if (how)
         ret = adapt_all(a, m, how, w, list, base, err);
-    if (ret == 0 && w->saved)
-        ret = save_all(a, m, w->saved, err);
     free(how);
     free(list);
     return ret;
@@ -1015,6 +1076,11 @@ static const struct tensor *tensor_of(const struct adapter *a, size_t i,
     return part == ADAPTER_NORM        ? NULL
            : part == ADAPTER_MAGNITUDE ? p->magnitude
                                        : p->side[part];
+}
+
+bool adapter_saves_any(const struct adapter *a)
+{
+    return a->nsaved;
 }
 
 bool adapter_stores(const struct adapter *a, size_t i, enum adapter_part part)

@@ -85,8 +85,11 @@ const char *adapter_file(const struct adapter *a, uint64_t *size);
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);
 /* The same of tensor T, which an adapter has in place of the model's. */
 char *adapter_saved_dup(const struct model *m, size_t t);
-/* Is tensor T of M, which no file freezes, of one of the modules that LIST names? */
+/* Is tensor T of M, which no file freezes, of one of the modules that LIST names, or
+ * NULL, or of the head of a classifier? */
 bool adapter_saves(const struct model *m, size_t t, const char *list);
+/* Has A itself tensors in place of the model's? */
+bool adapter_saves_any(const struct adapter *a);
 /* Has a file PART of adapter I, or is it new? */
 bool adapter_stores(const struct adapter *a, size_t i, enum adapter_part part);
 /* Reads the whole A or B of adapter I, as f32 to TO [rows][cols]. */
