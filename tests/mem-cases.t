@@ -274,6 +274,30 @@ ok "ZeRO-3 the weights too, and gathers the largest unit" test "$(split --offloa
 ok "offloaded parameters leave the largest unit" test "$(split --offload params --zero 3 --dp 4)" = \
     "0 0 0 $((4 * table)) $((16 * all / 4))"
 ok "on a single device as well" test "$(split --offload params --zero 3)" = "0 0 0 $((4 * table)) $((16 * all))"
+# a recomputed layer saves its input: 8192 tokens x 4096 x 2 bytes, of which the device keeps two
+kept() {
+    mem-estimate train --weights bf16 --seq 8192 --recompute full "$@" --json llama-3-8b.json |
+        sed 's/.*"ranks":\[{[^}]*},[^}]*"activations":\([0-9]*\).*"host":\([0-9]*\).*/\1 \2/'
+}
+# shellcheck disable=SC2046 # words are wanted
+set -- $(kept) $(kept --offload activations) $(kept --offload optimizer,activations)
+ok "activations of 32 layers go to the host, but for two buffers" test "$(($1 - $3)) $4" = "$((30 << 26)) $((32 << 26))"
+ok "with the optimizer's" test "$5 $6" = "$3 $(((32 << 26) + 14 * all))"
+ok "in a pipeline those in flight" test "$(mem-estimate train --weights bf16 --seq 8192 --recompute full --pp 2 --micro-batches 4 \
+    --offload activations --json llama-3-8b.json | grep -o '"host":[0-9]*' | cut -d: -f2 | tr '\n' ' ')" = "$((2 * 16 << 26)) $((16 << 26)) "
+while read -r framework options said; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate train --framework "$framework" --seq 512 $(printf '%s' "$options" | tr , ' ' | tr + ,) llama-3-8b.json
+    status_is 1 "$framework has no $options"
+    out_has "--framework $framework: $said" "and that is said"
+done << 'END'
+tp-run --offload,activations --offload optimizer is what it has
+tp-run --offload,optimizer+activations --offload optimizer is what it has
+tp-run --offload,params,--zero,3 --offload optimizer is what it has
+megatron --offload,activations --offload optimizer is what it has
+torchtitan --offload,activations --offload params is what it has
+deepspeed --offload,activations --recompute full has the activations that it offloads
+END
 
 # Zhao et al. 2023, section 3.2.2: FSDP's hybrid sharding deals everything over F ranks, which are replicated
 while read -r stage w g s comm; do

@@ -266,6 +266,9 @@ out_is '{
     "offload_optimizer": { "device": "cpu", "pin_memory": true },
     "offload_param": { "device": "cpu", "pin_memory": true } }
 }' "DeepSpeed is, in JSON"
+told deepspeed llama-3-8b --mode train --gpus 8 --global-batch 8 --dp 8 --tp 1 --zero 3 --offload optimizer,activations
+out_has '"activation_checkpointing": { "cpu_checkpointing": true },' "with what layers save on the host"
+out_has '"offload_optimizer": { "device": "cpu", "pin_memory": true } }' "beside the optimizer's states"
 told vllm mixtral-8x7b --gpus 16 --global-batch 32 --mesh tp=4,ep=2,pp=2 --kv-dtype fp8 --margin 8
 # shellcheck disable=SC2016 # as it stands there
 out_is 'exec vllm serve "${MODEL:?}" --tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2 --enable-expert-parallel --nnodes 2 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" $([ "$NODE_RANK" = 0 ] || echo --headless) --max-model-len 4096 --max-num-seqs 16 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.92 --dtype bfloat16 --kv-cache-dtype fp8 "$@"' "vLLM is, whose replicas deal experts"

@@ -104,6 +104,24 @@ ok "offloading takes its bytes over the link and 28 a parameter in the host's me
     awk -v none="$1" -v half="$2" -v all="$3" -v fast="$4" 'BEGIN { n = 8030261248
         d = half - none - n * 4 / 8 / 31e9 - n * 28 / 200e9
         exit !(none < half && half < all && d < 0 && d > -0.1 && (half - fast - n * 28 / 400e9) ^ 2 < 1e-6) }'
+# activations go there and come back beside the passes: 1 or 8 devices share the host's memory
+for n in 1 8; do
+    away=$(mem-estimate train --weights bf16 --micro-batch 4 --seq 2048 --offload activations --json smollm2-135m.json | sed 's/.*"host":\([0-9]*\).*/\1/')
+    mem-estimate plan --mode train --gpu h100-80g --gpus $n --dp $n --tp 1 --pp 1 --zero 0 --micro-batch 4 --global-batch $((8 * n)) --seq 2048 \
+        --recompute none --weights bf16 --top 1 --offload activations --json smollm2-135m.json > moved
+    ok "$n of them wait for the slower of link and memory" sh -c "sed -n '1s/.*\"compute\":\([0-9.]*\).*\"host\":\([0-9.]*\).*/\1 \2/p' moved |
+        awk -v n=$n -v away=$away '{ rate = 200e9 / n; if (rate > 63e9) rate = 63e9; d = (\$1 + \$2) / (4 * away / rate)
+            exit !(\$2 > 0 && d > 0.99999 && d < 1.00001) }'"
+done
+on_3090() {
+    mem-estimate plan --mode train --gpu rtx3090 --gpus 8 --dp 8 --tp 1 --zero 3 --micro-batch 1 --global-batch 8 --seq 4096 --top 1 "$@" \
+        llama-3-8b.json
+}
+run on_3090 --recompute none --offload none
+status_is 1 "a layout that nothing but activations keeps from the device"
+run on_3090 --recompute none
+out_has "offload activations, as nothing fits without" "fits where these go to the host"
+ok "at no cost beside products this long" sh -c '! grep -q ", host " out'
 run mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 1024 llama-3-8b.json
 out_has "offload optimizer, as nothing fits without" "a plan offloads where nothing fits otherwise"
 out_has ", host " "and says what that takes"
@@ -155,7 +173,7 @@ ok "and train takes it" sh -c 'test -s ways && while IFS= read -r way; do
     mem-estimate train --gpu rtx3090 --seq 1024 $(echo "$way" | sed "s/: [0-9.]* [GM]iB$//; s/^[0-9]* ranks*: //") llama-3-8b.json > /dev/null || exit 1; done < ways'
 for how in none searched; do
     offload=--offload=none && [ $how = none ] || offload=
-    mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 8192 $offload llama-3-8b.json | sed '1,/^what would fit/d' > $how
+    mem-estimate plan --mode train --gpu rtx3090 --gpus 1 --seq 16384 $offload llama-3-8b.json | sed '1,/^what would fit/d' > $how
 done
 ok "and the ways are the same where offloading was tried in vain" sh -c 'test -s none && cmp none searched'
 fast() { mem-estimate plan --mode train --gpu rtx3090 --gpus 2 --dp 2 --zero 0 --seq 128 --top 1 --json "$@" "$bard" | sed -n 's/.*"seconds":\([0-9.e-]*\).*/\1/p' | head -n 1; }
@@ -342,7 +360,7 @@ ok "a sequence that is too long for a device is shared" test "$(mem-estimate pla
 run mem-estimate plan --mode train --gpu h100-80g --gpus 8 --global-batch 8 --seq 1001 --weights bf16 --json llama-3-8b.json
 ok "one that does not divide is not" grep -q '"the sequence does not divide":[1-9]' out
 for way in none selective full; do
-    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --flash off --schedule 1f1b --recompute $way | sed -n '1s/.*"memory":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \2/p'
+    whole --mesh tp=8,sp=1,pp=4 --zero 1 --micro-batch 1 --flash off --schedule 1f1b --offload none --recompute $way | sed -n '1s/.*"memory":\([0-9]*\).*"seconds":\([0-9.e-]*\).*/\1 \2/p'
 done > ways
 ok "recomputing attention takes time and memory between none and full where scores are kept" \
     sh -c 'test "$(wc -l < ways)" -ge 2 && sort -k1,1rg ways | cmp - ways && sort -k2,2g ways | cmp - ways'

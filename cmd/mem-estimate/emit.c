@@ -84,7 +84,8 @@ static int check_training(const struct script *s, struct err *err)
               p->order.order != ORDER_1F1B,
           "--schedule 1f1b plans with what it has" },
         { m->lora_rank || m->freeze || m->only, "it trains all weights here" },
-        { m->offload == OFFLOAD_PARAMS, "--offload optimizer is what it has" },
+        { m->offload == OFFLOAD_PARAMS || m->away,
+          "--offload optimizer is what it has" },
         { optimizer_table[m->optimizer].matrices != MATRICES_NONE &&
               m->offload != OFFLOAD_OPTIMIZER,
           "the CPU updates matrices there: give --offload optimizer" },
@@ -212,8 +213,8 @@ static void add_estimate(struct script *s)
         str_addf(&s->out, " --hsdp %d", p->hsdp);
     if (p->recompute)
         str_addf(&s->out, " --recompute %s", recompute_names[p->recompute]);
-    if (m->offload != OFFLOAD_NONE)
-        str_addf(&s->out, " --offload %s", offload_names[m->offload]);
+    if (offload_word(m))
+        str_addf(&s->out, " --offload %s", offload_names[offload_word(m)]);
     if (m->train && m->optimizer != OPTIMIZER_ADAMW)
         str_addf(&s->out, " --optimizer %s", optimizer_names[m->optimizer]);
     if (m->train && !m->flash)

@@ -219,6 +219,9 @@ static int emit_deepspeed(const struct launch *l, struct err *err)
     if (strcmp(l->type, "f32") != 0)
         str_addf(l->out, "  \"%s\": { \"enabled\": true },\n",
                  strcmp(l->type, "f16") == 0 ? "fp16" : "bf16");
+    if (l->m->away) /* of models that checkpoint by deepspeed.checkpointing */
+        str_add(l->out,
+                "  \"activation_checkpointing\": { \"cpu_checkpointing\": true },\n");
     str_addf(l->out, "  \"zero_optimization\": { \"stage\": %d", p->zero);
     if (offload != OFFLOAD_NONE)
         str_add(l->out, ",\n    \"offload_optimizer\": { \"device\": \"cpu\", "

@@ -744,10 +744,12 @@ int plan_main(const char *program, int argc, char **argv)
     }
     /* where nothing fits, the ways out are from what was asked for */
     if (result.n)
-        r.memory.offload = result.offload;
-    if (result.offload != p.start.offload && result.n)
+        offload_set(&r.memory, result.offload);
+    if (result.offload != offload_word(&p.start) && result.n) {
         note(&r, "offload", "--offload %s, as nothing fits without",
              offload_names[result.offload]);
+        offload_set(&p.start, result.offload);
+    }
     others = others_dup(&result);
     if (!result.n) {
         r.runtime_follows |= !kept.runtime_given;

@@ -367,7 +367,7 @@ static int set_training(struct request *r, const struct request_options *o,
     m->master = o->master == 0;
     m->zero = o->zero;
     m->hsdp = o->hsdp;
-    m->offload = (enum offload)o->offload;
+    offload_set(m, o->offload);
     m->flash = o->flash != 1;
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
@@ -998,6 +998,10 @@ char *request_obstacles_dup(const struct request *r)
     struct str out = { 0 };
     struct err e = { 0 };
     struct mesh one;
+    bool offloads = r->memory.away || (r->memory.framework == FRAMEWORK_TP_RUN &&
+                                       r->memory.offload == OFFLOAD_PARAMS);
+    const char *lacks =
+        r->memory.train && offloads ? framework_lacks(&r->memory, false) : NULL;
 
     for (int a = 0; a < MESH_NAXES; a++) {
         int size[MESH_NAXES] = { 0 };
@@ -1011,6 +1015,9 @@ char *request_obstacles_dup(const struct request *r)
         str_addf(&out, "%s\n", e.text);
     if (r->memory.train && r->memory.offload == OFFLOAD_PARAMS && r->memory.zero < 3)
         str_addf(&out, "--offload params: needs --zero 3\n");
+    if (r->memory.train && lacks)
+        str_addf(&out, "--framework %s: %s\n", framework_names[r->memory.framework],
+                 lacks);
     if (r->memory.train && r->memory.zero == 2 && r->memory.mesh.size[MESH_PP] > 1 &&
         r->memory.framework != FRAMEWORK_TP_RUN)
         str_addf(&out,

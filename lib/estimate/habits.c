@@ -108,6 +108,12 @@ const char *framework_lacks(const struct memory_options *o, bool experts)
     } list[] = {
         { FRAMEWORK_MEGATRON, o->offload == OFFLOAD_PARAMS,
           "--offload optimizer is what it has" },
+        { FRAMEWORK_MEGATRON, o->away, "--offload optimizer is what it has" },
+        { FRAMEWORK_TORCHTITAN, o->away, "--offload params is what it has" },
+        { FRAMEWORK_TP_RUN, o->away || o->offload == OFFLOAD_PARAMS,
+          "--offload optimizer is what it has" },
+        { FRAMEWORK_DEEPSPEED, o->away && o->recompute != RECOMPUTE_FULL,
+          "--recompute full has the activations that it offloads" },
         { FRAMEWORK_MEGATRON, o->offload != OFFLOAD_NONE && !o->zero,
           "--zero 1 offloads" },
         { FRAMEWORK_MEGATRON, o->recompute == RECOMPUTE_PRODUCTS,

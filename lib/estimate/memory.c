@@ -21,7 +21,24 @@ const char *const memory_category_names[MEMORY_CATEGORIES + 1] = {
 };
 const char *const memory_moment_names[MOMENTS + 1] = { "forward", "loss", "backward",
                                                        NULL };
-const char *const offload_names[] = { "none", "optimizer", "params", NULL };
+const char *const offload_names[OFFLOAD_WORDS + 1] = { "none",
+                                                       "optimizer",
+                                                       "params",
+                                                       "activations",
+                                                       "optimizer,activations",
+                                                       "params,activations",
+                                                       NULL };
+
+int offload_word(const struct memory_options *o)
+{
+    return (int)o->offload + (o->away ? OFFLOAD_STATES : 0);
+}
+
+void offload_set(struct memory_options *o, int word)
+{
+    o->offload = (enum offload)(word % OFFLOAD_STATES);
+    o->away = word >= OFFLOAD_STATES;
+}
 
 enum { BUCKET_BYTES = 25 << 20 }; /* gradient bucket: PyTorch DDP's default */
 
@@ -353,6 +370,7 @@ bool memory_of_stage(struct rank_memory *out, const struct costmodel *a,
         add_states(c, &host, o, &weights[k], k);
     if (o->train) {
         training_open(&t, &host, a, o, &p, stage);
+        tally_add(&host, t.away);
         tally_add(&c[MEMORY_ACTIVATIONS], t.saved);
         tally_add(&c[MEMORY_ACTIVATIONS], t.again);
         tally_add(&c[MEMORY_WORKING], t.working);

@@ -32,8 +32,11 @@ enum memory_category {
 };
 extern const char *const memory_category_names[MEMORY_CATEGORIES + 1];
 
-enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS };
-extern const char *const offload_names[];
+enum offload { OFFLOAD_NONE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS, OFFLOAD_STATES };
+
+/* Words for what is offloaded: word OFFLOAD_STATES + K is K's with activations. */
+enum { OFFLOAD_WORDS = 2 * OFFLOAD_STATES };
+extern const char *const offload_names[OFFLOAD_WORDS + 1];
 
 /* The framework whose memory use is modelled (habits.h). */
 enum framework {
@@ -100,6 +103,7 @@ struct memory_options {
                */
     int hsdp; /* ranks of a shard group; 0: all replicas */
     enum offload offload;
+    bool away; /* what layers save for the backward pass is copied to the host */
     enum recompute recompute;
     int recompute_layers;       /* as recompute_plan.layers */
     const struct own_work *own; /* [pp]: of tp-run, the reverse of its first tensor
@@ -140,6 +144,10 @@ struct memory_estimate {
     size_t nkinds;
     const struct rank_memory *peak; /* the kind with the largest total */
 };
+
+/* What O offloads, as an index of offload_names, and back. */
+int offload_word(const struct memory_options *o);
+void offload_set(struct memory_options *o, int word);
 
 /* Estimates the memory for M, whose weights are stored as STORED, or NULL.  ERR_NO if
  * the layout is impossible, ERR_USAGE if a number overflows.  The caller clears *e. */

@@ -906,10 +906,10 @@ static int check_trainable(struct search *s, struct err *err)
 }
 
 /* Searches with OFFLOAD, and forgets what was tried before. */
-static int try_offload(struct search *s, struct planner_options *o,
-                       enum offload offload, struct err *err)
+static int try_offload(struct search *s, struct planner_options *o, int offload,
+                       struct err *err)
 {
-    o->start.offload = offload;
+    offload_set(&o->start, offload);
     s->o = o;
     free(s->devices.v);
     free(s->sizes.v);
@@ -917,6 +917,11 @@ static int try_offload(struct search *s, struct planner_options *o,
     *s->out = (struct planner_result){ .offload = offload };
     return try_all(s, err);
 }
+
+/* What costs least time first: activations are copied beside products. */
+static const int try_in_turn[] = { OFFLOAD_STATES, OFFLOAD_OPTIMIZER,
+                                   OFFLOAD_STATES + OFFLOAD_OPTIMIZER, OFFLOAD_PARAMS,
+                                   OFFLOAD_STATES + OFFLOAD_PARAMS };
 
 int planner_search(struct planner_result *out, const struct model *m,
                    const struct planner_options *o, struct err *err)
@@ -927,11 +932,12 @@ int planner_search(struct planner_result *out, const struct model *m,
     struct planner_options moved = *o;
     int ret;
 
-    *out = (struct planner_result){ .offload = o->start.offload };
+    *out = (struct planner_result){ .offload = offload_word(&o->start) };
     ret = check_trainable(&s, err) < 0 ? -1 : try_all(&s, err);
-    for (int to = OFFLOAD_OPTIMIZER;
-         ret == 0 && !s.n && o->searches_offload && to <= OFFLOAD_PARAMS; to++)
-        ret = try_offload(&s, &moved, (enum offload)to, err);
+    for (size_t i = 0; ret == 0 && !s.n && o->searches_offload &&
+                       i < sizeof(try_in_turn) / sizeof(*try_in_turn);
+         i++)
+        ret = try_offload(&s, &moved, try_in_turn[i], err);
     out->almost = s.almost;
     if (ret == 0) {
         find_fastest(&s);

@@ -31,8 +31,8 @@ struct planner_options {
     unsigned recompute; /* set of 1 << way; 0: all that are searched */
     int etp; /* memory_options.etp; size[MESH_EP] then counts all ranks that share out
                 experts. 0: of Megatron both are tried, of others all tensor ranks */
-    bool searches_offload; /* if nothing fits, optimizer states and then weights are
-                              tried on the host */
+    bool searches_offload; /* if nothing fits, activations, optimizer states, and these
+                              and weights are tried on the host */
 };
 /* Fixes nothing. */
 void planner_options_init(struct planner_options *o);
@@ -109,8 +109,8 @@ struct planner_result {
     uint64_t evaluated; /* layouts whose memory was estimated.  A layout is skipped if a
                            smaller micro-batch did not fit already */
     uint64_t simulated; /* number of pipelines simulated */
-    enum offload offload; /* of all plans */
-    bool tight;           /* the caller's: they leave less than was wanted */
+    int offload;        /* of all plans, as offload_word */
+    bool tight;         /* the caller's: they leave less than was wanted */
     bool almost; /* some layout that does not fit needs no more than all_memory */
 };
 

@@ -16,8 +16,10 @@
  * Offloading (ZeRO-Offload, Ren et al. 2021): gradients go to the host, and updated
  * weights back; the update reads and writes the states, the gradient and the weight in
  * the host's memory, which the devices of a node share.  Offloaded parameters come for
- * each gathering (ZeRO-Infinity, Rajbhandari et al. 2021).  An HSDP group shards the
- * weights; the groups all-reduce what each rank has of the gradients. */
+ * each gathering (ZeRO-Infinity, Rajbhandari et al. 2021).  Activations are copied
+ * beside the products of other layers, which they delay only where the link is slower
+ * (Megatron's and DeepSpeed's copies have a stream of their own).  An HSDP group shards
+ * the weights; the groups all-reduce what each rank has of the gradients. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -27,6 +29,7 @@
 #include "lib/base/mem.h"
 #include "lib/estimate/habits.h"
 #include "lib/estimate/part.h"
+#include "lib/estimate/training.h"
 
 /* States are read and written, gradients read, weights written. */
 const double step_update_passes = 2.5;
@@ -470,13 +473,37 @@ static double pipe_span(const struct memory_options *o, const struct pipe_order 
     return bound;
 }
 
+/* Seconds by which what a micro-batch leaves on the host takes longer to stage R's
+ * link, or through the host's memory, than the stage's PASS that it is copied beside.
+ */
+static double copied_seconds(const struct profile *p, const struct machine *m,
+                             const struct memory_options *o, int r, double pass)
+{
+    int ranks = o->mesh.nranks < m->per_node ? o->mesh.nranks : m->per_node;
+    double rate = m->host_memory / ranks;
+    struct tally over = { 0 };
+    struct training t;
+    struct part part;
+    double seconds;
+
+    if (!o->away)
+        return 0;
+    rate = rate < m->host ? rate : m->host;
+    part_open(&part, p->a, o, r);
+    training_open(&t, &over, p->a, o, &part, r);
+    seconds = (double)t.copied / rate;
+    training_close(&t);
+    part_clear(&part);
+    return seconds > pass ? seconds - pass : 0;
+}
+
 static bool time_training(struct step_time *out, const struct profile *p,
                           const struct machine *m, const struct memory_options *o,
                           const struct pipe_order *order, uint64_t states,
                           struct bubbles *bubbles)
 {
     int pp = o->mesh.size[MESH_PP], tp = o->mesh.size[MESH_TP];
-    double steps = (double)o->micro_batches, most = 0, span, flops = 0;
+    double steps = (double)o->micro_batches, most = 0, span, flops = 0, waits = 0;
     double tokens = (double)o->micro_batch * (double)o->seq / o->mesh.size[MESH_SP];
     double *v = xmalloc((size_t)pp * 3 * sizeof(*v));
     struct reach next = reach_of(m, o->mesh.nranks);
@@ -486,16 +513,20 @@ static bool time_training(struct step_time *out, const struct profile *p,
 
     for (int r = 0; r < pp; r++) {
         struct rank_times t = rank_times(&known, p, m, o, order, r, &flops);
+        double to, from;
 
         if (order_pairs(order->order) && pp > 1)
             overlap_all_to_all(&t);
-        v[r] = forward_of(&t);
-        v[pp + r] = input_of(&t);
+        to = copied_seconds(p, m, o, r, forward_of(&t));
+        from = copied_seconds(p, m, o, r, input_of(&t) + t.weight);
+        v[r] = forward_of(&t) + to;
+        v[pp + r] = input_of(&t) + from;
         v[2 * pp + r] = t.weight;
         if (v[r] + v[pp + r] + t.weight <= most)
             continue;
         most = v[r] + v[pp + r] + t.weight;
         busy = t;
+        waits = to + from; /* counted apart */
     }
     times.latency = next.latency;
     times.bandwidth = next.rate;
@@ -509,7 +540,7 @@ static bool time_training(struct step_time *out, const struct profile *p,
     out->all_to_all = steps * (2 * busy.all_to_all + busy.again_all_to_all);
     out->pipeline = span > most * steps ? span - most * steps : 0; /* or rounding */
     out->data = data_seconds(p, m, o);
-    out->host = host_seconds(p, m, o, (double)states);
+    out->host = host_seconds(p, m, o, (double)states) + steps * waits;
     if (o->offload == OFFLOAD_NONE)
         out->data += step_update_passes * (double)states / m->memory;
     out->flops = flops * steps * tp * o->mesh.size[MESH_SP] * o->mesh.size[MESH_EP] *

@@ -304,10 +304,18 @@ static void add_common_gradients(struct tally *first, struct tally *more, bool *
     }
 }
 
+/* True if what U saves goes to the host, as a layer's does.  On the device are two
+ * buffers of the largest layer: one is used while the other is copied. */
+static bool is_away(const struct memory_options *o, const struct unit *u)
+{
+    return o->away && u->layer >= 0;
+}
+
 void training_open(struct training *t, struct tally *over, const struct costmodel *a,
                    const struct memory_options *o, const struct part *p, int stage)
 {
-    struct tally one = { 0 };
+    struct tally one = { 0 }, copied = { 0 };
+    uint64_t flight = o->inflight ? o->inflight[stage] : 1000, most = 0;
 
     *t = (struct training){ .a = a, .o = o, .part = p };
     t->unit = xmalloc((size_t)(p->nslices + 1) * sizeof(*t->unit));
@@ -315,13 +323,18 @@ void training_open(struct training *t, struct tally *over, const struct costmode
         struct unit_bytes *u = &t->unit[i];
 
         *u = known_bytes(over, o, a, a->unit[p->slice[i].first].like);
-        tally_add3(&one, u->saved, (uint64_t)p->slice[i].n, 1);
+        tally_add3(is_away(o, &a->unit[p->slice[i].first]) ? &copied : &one, u->saved,
+                   (uint64_t)p->slice[i].n, 1);
+        if (is_away(o, &a->unit[p->slice[i].first]) && u->saved > most)
+            most = u->saved;
         t->again = u->again > t->again ? u->again : t->again;
         t->working = u->working > t->working ? u->working : t->working;
     }
-    t->saved = tally_part(
-        tally_times(over, one.v, o->inflight ? o->inflight[stage] : 1000), 1000);
-    over->over |= one.over;
+    t->saved = tally_part(tally_times(over, one.v, flight), 1000);
+    t->away = tally_part(tally_times(over, copied.v, flight), 1000);
+    t->copied = copied.v;
+    t->saved += 2 * most < t->away ? 2 * most : t->away;
+    over->over |= one.over || copied.over;
 }
 
 void training_close(struct training *t)
@@ -362,7 +375,8 @@ void training_peak(uint64_t peak[MEMORY_CATEGORIES], struct tally *over,
                 peak[MEMORY_WORKING] = working.v;
                 peak[MEMORY_GRADIENTS] = now;
             }
-            left -= u->saved < left ? u->saved : left;
+            if (!is_away(t->o, &t->a->unit[slice->first]))
+                left -= u->saved < left ? u->saved : left;
         }
     }
     over->over |= sofar.over;

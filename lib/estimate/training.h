@@ -40,7 +40,9 @@ struct training {
     const struct memory_options *o;
     const struct part *part;
     struct unit_bytes *unit; /* [slices of part]: of each unit of the slice */
-    uint64_t saved;          /* by all micro-batches in flight */
+    uint64_t saved;          /* by all micro-batches in flight; offloaded, in buffers */
+    uint64_t away;           /* of these on the host, if layers' are offloaded, */
+    uint64_t copied;         /* and what one micro-batch copies there */
     uint64_t again, working; /* largest of any unit */
 };
 

@@ -25,7 +25,7 @@ TRAIN = [("llama-3-8b", n, batch, extra)
                                  (8, 64, "--recompute full"), (16, 64, "--mesh pp=3,tp=1 --gpus 12 --global-batch 48")]]
 TRAIN += [("llama-3-70b", n, batch, extra)
           for n, batch, extra in [(64, 256, ""), (64, 256, "--mesh tp=4,pp=8"), (64, 256, "--mesh tp=8,sp=2"),
-                                  (32, 64, "--offload optimizer"), (32, 64, "--offload params --zero 3"), (64, 256, "--mesh pp=8 --schedule 1f1b")]]
+                                  (32, 64, "--offload optimizer"), (32, 64, "--offload params --zero 3"), (32, 64, "--offload optimizer,activations --zero 3"), (64, 256, "--mesh pp=8 --schedule 1f1b")]]
 TRAIN += [("mixtral-8x7b", n, batch, extra)
           for n, batch, extra in [(64, 256, ""), (64, 256, "--mesh ep=8"), (64, 256, "--mesh ep=4,tp=2"), (64, 256, "--mesh ep=8,pp=2"),
                                   (64, 256, "--mesh ep=4,sp=2,tp=2")]]
@@ -119,8 +119,10 @@ def check_deepspeed(_, made):
         read = DeepSpeedConfig(dict(config), mpu=type("Mpu", (), {"get_data_parallel_world_size": lambda self, n=ranks: n})())
         assert config["train_batch_size"] == config["train_micro_batch_size_per_gpu"] * config["gradient_accumulation_steps"] * mesh["dp"] * mesh["ep"]
         assert read.train_batch_size == config["train_batch_size"] and read.zero_optimization_stage == best["zero"]
-        assert (read.zero_config.offload_optimizer is not None) == (best["offload"] != "none")
-        assert (read.zero_config.offload_param is not None) == (best["offload"] == "params")
+        moved = best["offload"].split(",")
+        assert (read.zero_config.offload_optimizer is not None) == bool({"optimizer", "params"} & set(moved))
+        assert (read.zero_config.offload_param is not None) == ("params" in moved)
+        assert read.activation_checkpointing_config.cpu_checkpointing == ("activations" in moved)
         assert read.pipeline["stages"] == (mesh["pp"] if mesh["pp"] > 1 else "auto")
         assert read.bfloat16_config.enabled
         assert get_tensor_parallel_config(config).autotp_size == (mesh["tp"] if mesh["tp"] > 1 else 0)
