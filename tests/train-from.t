@@ -73,6 +73,12 @@ err_has "its rate is 0.0075 of 0.01 after 3 steps, which no schedule alone has: 
 
 go_on trainer -f --optimizer lion
 status_is 2 "moments of AdamW are no other optimizer's"
+for other in nadam uncorrected; do
+    cp trainer-cosine/[!o]* $other
+    go_on $other
+    status_is 1 "nor those of $other AdamW's"
+    err_has "$other: its optimizer has " "a line says so"
+done
 go_on "$data/models/llama-gqa" -o none
 status_is 3 "a model alone has no optimizer"
 err_has "has no state of an optimizer of PyTorch" "a line says so"

@@ -65,6 +65,11 @@ void progress_set(struct progress_group *g, const char *setting,
         g->odd = "amsgrad";
     else if (!strcmp(setting, "maximize") && is_true(value))
         g->odd = "maximize";
+    else if (!strcmp(setting, "momentum_decay")) /* of torch.optim.NAdam */
+        g->odd = "Nesterov momentum (torch.optim.NAdam)";
+    else if (!strcmp(setting, "bias_correction") && pickled_is(value, PICKLED_NUMBER) &&
+             !value->number) /* of DeepSpeed's and apex's FusedAdam */
+        g->odd = "no correction of its moments' bias";
     else if (!strcmp(setting, "decoupled_weight_decay"))
         g->within = pickled_is(value, PICKLED_NUMBER) && !value->number;
     else if (!strcmp(setting, "betas") &&

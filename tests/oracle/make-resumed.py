@@ -161,8 +161,17 @@ def zero(rank, out, kind):
     dist.destroy_process_group()
 
 
+def odd(out, kind):
+    """The optimizer of "trainer" as another one that has Adam's moments: NAdam, or FusedAdam without correction."""
+    o = torch.load(f"{out}/trainer/optimizer.pt")
+    for group in o["param_groups"]:
+        group.update({"nadam": {"momentum_decay": 0.004}, "uncorrected": {"bias_correction": False}}[kind])
+    os.makedirs(f"{out}/{kind}", exist_ok=True)
+    torch.save(o, f"{out}/{kind}/optimizer.pt")
+
+
 KINDS = {"trainer": trainer, "trainer-cosine": trainer, "fsdp": fsdp, "fsdp-flat": fsdp, "fsdp-groups": fsdp,
-         "zero1": zero, "zero2": zero, "zero3": zero}
+         "zero1": zero, "zero2": zero, "zero3": zero, "nadam": odd, "uncorrected": odd}
 
 
 def main(out, *kinds):
@@ -171,8 +180,8 @@ def main(out, *kinds):
         for row in SAMPLES.tolist():
             f.write(json.dumps({"ids": row}) + "\n")
     for kind in kinds or KINDS:
-        if KINDS[kind] is trainer:
-            trainer(out, kind)
+        if KINDS[kind] in (trainer, odd):
+            KINDS[kind](out, kind)
         else:
             torch.multiprocessing.spawn(KINDS[kind], (out, kind), nprocs=2)
     pack(out)
