@@ -99,7 +99,26 @@ emit slurm --gpus 4 --gpus-per-node 2 --mesh pp=2,tp=2 > run.sh
 run env PATH="$PWD/tools:$PATH" sh run.sh --prompt x
 out_is "srun --mpi=pmix --kill-on-bad-exit tp-run generate --prompt x bard.tp2pp2" "and by srun in a job"
 ok "which asks for them" sh -c 'grep -qx "#SBATCH --nodes=2" run.sh && grep -qx "#SBATCH --ntasks-per-node=2" run.sh'
-emit slurm --gpus 2 --mesh tp=2 > run.sh
+emit slurm --gpus 4 --gpus-per-node 2 --mesh pp=2,tp=2 --cpus-per-task 3 --time 90m30s > run.sh
+size=$(mem-estimate plan --gpu h100-80g --seq 64 --gpus 4 --gpus-per-node 2 --mesh pp=2,tp=2 --json bard | sed -n '1s/.*"memory":\([0-9]*\).*/\1/p')
+ok "for the devices of a node, processors, memory and time" sh -c "
+    grep -x '#SBATCH --\(gpus-per-node\|cpus-per-task\|mem\|time\)=.*' run.sh | cmp - <<END
+#SBATCH --gpus-per-node=2
+#SBATCH --cpus-per-task=3
+#SBATCH --mem=$(((2 * size + (1 << 20) - 1) >> 20))M
+#SBATCH --time=91
+END"
+run env PATH="$PWD/tools:$PATH" sh run.sh --prompt x
+out_is "srun --mpi=pmix --kill-on-bad-exit tp-run generate --threads 3 --prompt x bard.tp2pp2" "with as many threads"
+for options in --cpus-per-task=2 --time=1h "--emit slurm --time=soon"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run mem-estimate plan --gpu h100-80g --gpus 2 --seq 64 $options bard
+    status_is 2 "$options is refused"
+done
+mem-estimate plan --mode train --gpu h100-80g --gpus 2 --dp 2 --tp 1 --seq 64 --zero 1 --offload none --emit slurm bard > near.sh
+mem-estimate plan --mode train --gpu h100-80g --gpus 2 --dp 2 --tp 1 --seq 64 --zero 1 --offload optimizer --emit slurm bard > far.sh
+ok "what is offloaded is in the node's memory" test "$(sed -n 's/^#SBATCH --mem=\(.*\)M/\1/p' far.sh)" -ge "$(sed -n 's/^#SBATCH --mem=\(.*\)M/\1/p' near.sh)"
+emit slurm --gpus 2 --mesh tp=2 | sed '/gpus-per-node/d' > run.sh
 ok "on one node tp-run starts its ranks itself" sh -c '! grep -q srun run.sh && sh run.sh --prompt ROMEO: --max-tokens 12 -q > got && cmp text got'
 if command -v sbatch > /dev/null && command -v sinfo > /dev/null && sinfo > /dev/null 2>&1; then
     ok "Slurm runs it" sh -c 'sbatch --wait -o job.out run.sh --prompt ROMEO: --max-tokens 12 -q && cmp text job.out'

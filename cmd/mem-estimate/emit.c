@@ -249,8 +249,9 @@ static void add_comments(struct script *s)
                  100 * s->r->margin);
     add_estimate(s);
     if (!s->reason && !emit_framework(s->format))
-        str_add(&s->out, "# tp-run computes on CPUs; the times are of the devices "
-                         "planned for\n");
+        str_add(&s->out,
+                "# tp-run computes on GPUs if it can use them, else on CPUs; the times "
+                "are of the devices planned for\n");
 }
 
 /* The tp-shard command that makes the checkpoint. */
@@ -272,6 +273,12 @@ static const char *run_command(const struct script *s)
                              : "tp-run generate";
 }
 
+static void add_threads(struct script *s)
+{
+    if (s->format == EMIT_SLURM && s->r->job.cpus)
+        str_addf(&s->out, " --threads %d", s->r->job.cpus);
+}
+
 static void add_training(struct script *s, const char *args, const char *model)
 {
     const struct planned *p = s->p;
@@ -281,6 +288,7 @@ static void add_training(struct script *s, const char *args, const char *model)
         shown.mesh.size[MESH_DP] = 1;
 
     str_add(&s->out, run_command(s));
+    add_threads(s);
     add_layout(&s->out, &shown, " --", " ");
     str_addf(&s->out, " --global-batch %" PRIu64 " --micro-batch %" PRIu64,
              s->o->global_batch, p->micro_batch);
@@ -319,6 +327,7 @@ static void add_run(struct script *s, const char *args, const char *parts)
         return;
     }
     str_add(&s->out, run_command(s));
+    add_threads(s);
     if (dp > 1)
         str_addf(&s->out, " --dp %d", dp);
     if (sp > 1)
@@ -366,13 +375,15 @@ static void add_replicas(struct script *s)
 
     str_addf(
         &s->out,
-        "# on fewer nodes (scontrol update JobId=N NumNodes=M NumTasks=K NumCPUs=K) it "
+        "# on fewer nodes (scontrol update JobId=N NumNodes=M NumTasks=K NumCPUs=%dK) "
+        "it "
         "goes on with fewer "
         "replicas\n"
         "dp=$((${SLURM_JOB_NUM_NODES:-%d} * %d / %d))\n"
         "[ $dp -ge 1 ] || { echo \"$0: too few nodes for %d ranks of a replica\" >&2; "
         "exit 2; }\n",
-        s->nodes, here, size[MESH_TP] * size[MESH_PP], size[MESH_TP] * size[MESH_PP]);
+        s->r->job.cpus ? s->r->job.cpus : 1, s->nodes, here,
+        size[MESH_TP] * size[MESH_PP], size[MESH_TP] * size[MESH_PP]);
 }
 
 /* Slurm never requeues a job that reaches its limit: the job asks for it, when its
@@ -386,6 +397,12 @@ static const char at_limit[] =
     "[ -z \"$limit\" ] || [ $status -lt 128 ] || scontrol requeue \"$SLURM_JOB_ID\"\n"
     "exit $status\n";
 
+/* Bytes of memory that a node's HERE ranks have on CPUs; on GPUs they need less. */
+static uint64_t here_bytes(const struct script *s, int here)
+{
+    return (uint64_t)here * (s->p->memory + s->p->host);
+}
+
 static void add_job(struct script *s)
 {
     int here =
@@ -396,6 +413,13 @@ static void add_job(struct script *s)
     if (!is_requeued(s))
         str_addf(&s->out, "#SBATCH --ntasks=%d\n", s->o->gpus);
     str_addf(&s->out, "#SBATCH --ntasks-per-node=%d\n", here);
+    str_addf(&s->out, "#SBATCH --gpus-per-node=%d\n", here);
+    if (s->r->job.cpus)
+        str_addf(&s->out, "#SBATCH --cpus-per-task=%d\n", s->r->job.cpus);
+    str_addf(&s->out, "#SBATCH --mem=%" PRIu64 "M\n",
+             (here_bytes(s, here) + (1 << 20) - 1) >> 20);
+    if (s->r->job.minutes)
+        str_addf(&s->out, "#SBATCH --time=%" PRIu64 "\n", s->r->job.minutes);
     if (is_requeued(s))
         str_add(&s->out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n"
                          "#SBATCH --signal=B:USR1@60\n");

@@ -1,6 +1,7 @@
 /* plan - the fastest layouts of a cluster that fit */
 #define _DEFAULT_SOURCE
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -566,9 +567,10 @@ int plan_main(const char *program, int argc, char **argv)
     struct planner_options p;
     struct whole_run whole = { NULL, 0, 0, 0 };
     bool json = false, emitting = false;
-    const char *plot = NULL;
+    const char *plot = NULL, *limit = NULL;
+    double seconds = 0;
     const char *command = picture_command(program, argc, argv);
-    int mode = 0, format = 0;
+    int mode = 0, format = 0, cpus = 0;
     const struct opt opts[] = {
         { OPT_CHOICE, '\0', "mode", &mode, "MODE", "infer or train", modes, NULL },
         { OPT_COUNT, '\0', "gpus", &p.gpus, "N", "devices in all", NULL, NULL },
@@ -588,6 +590,8 @@ int plan_main(const char *program, int argc, char **argv)
           "write the best: sh, make, slurm; megatron ...", emit_names, &emitting },
         { OPT_FLAG, '\0', "json", &json, NULL, "print JSON, one object a line", NULL,
           NULL },
+        { OPT_COUNT, '\0', "cpus-per-task", &cpus, "N", NULL, NULL, NULL },
+        { OPT_STRING, '\0', "time", &limit, "TIME", NULL, NULL, NULL },
         { OPT_STRING, '\0', "plot", &plot, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "mesh", &kept.mesh, "SPEC", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "micro-batch", &kept.micro_batch, "N", NULL, NULL, NULL },
@@ -671,6 +675,11 @@ int plan_main(const char *program, int argc, char **argv)
         return cmd_usage(&cmd, "--gpus is missing");
     if (plot && (status = picture_check(&cmd, "--plot", plot)) != 0)
         return status;
+    if ((cpus || limit) && (!emitting || format != EMIT_SLURM))
+        return cmd_usage(&cmd, "%s: is of --emit slurm",
+                         cpus ? "--cpus-per-task" : "--time");
+    if (limit && (!str_duration(limit, &seconds) || seconds <= 0 || seconds > 1e9))
+        return cmd_usage(&cmd, "--time: '%s' is no time such as 90m, 8h or 2d", limit);
     if (emitting && json)
         return cmd_usage(&cmd, "--emit and --json: one of them");
     if (emitting && emit_framework((enum emit_format)format)) {
@@ -702,6 +711,8 @@ int plan_main(const char *program, int argc, char **argv)
     if (keep(&p, &kept, (enum framework)o.framework, mode == 1, &err) < 0 ||
         request_open(&r, &cmd, &o, mode == 1, operand[0], &err) < 0)
         return cmd_fail(&cmd, &err);
+    r.job.cpus = cpus;
+    r.job.minutes = (uint64_t)ceil(seconds / 60);
     if (p.requests.tokens && request_is_encoder(&r)) {
         status = cmd_usage(&cmd, "--prompt-tokens: %s generates nothing", r.path);
         goto out;

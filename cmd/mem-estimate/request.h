@@ -131,6 +131,10 @@ struct request {
         uint64_t size, number, global; /* 0: not given */
     } batch;
     struct {
+        int cpus;         /* of a rank; */
+        uint64_t minutes; /* its limit; 0: what Slurm gives */
+    } job;
+    struct {
         uint64_t compute_bytes, grad_bytes; /* 0: not given */
         enum format kv_format;
         bool kv; /* it is given */

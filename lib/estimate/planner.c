@@ -119,6 +119,7 @@ static bool stage_fits(struct search *s, struct memory_options *o, int stage,
             (r.total > s->o->gpu_memory && r.total > s->o->all_memory))
             return false;
         p->memory = r.total > p->memory ? r.total : p->memory;
+        p->host = r.host > p->host ? r.host : p->host;
         states = r.bytes[MEMORY_OPTIMIZER];
         if (here.offload != OFFLOAD_NONE) {
             here.offload = OFFLOAD_NONE;

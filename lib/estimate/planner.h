@@ -52,6 +52,7 @@ struct planned {
     uint64_t micro_batch, micro_batches;
     uint64_t memory;            /* bytes of the largest rank */
     uint64_t states;            /* bytes of the largest rank's optimizer states */
+    uint64_t host;              /* bytes that the largest rank offloads */
     struct step_time step;      /* one training step; or one token for each sequence */
     struct request_times times; /* of planner_options.requests */
     double late;                /* by what factor these miss what is wanted; 1: they do
