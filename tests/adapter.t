@@ -95,17 +95,23 @@ for layout in "--ep 2" "--mesh tp=2,ep=2"; do
     tp-run logits $layout --adapter "$data/adapters/mixtral" --ids $ids -o o.safetensors "$data/models/mixtral"
     ok "experts, $layout: have their parts of PEFT's matrices" "$compare" "$data/adapters/mixtral/expected.safetensors" o.safetensors 1e-5 logits
 done
-tp-shard merge -q -f --dtype f32 --adapter "$data/adapters/mixtral" "$data/models/mixtral" merged
-tp-run logits -q --ids $ids -o o.safetensors merged
-ok "and are merged" "$compare" "$data/adapters/mixtral/expected.safetensors" o.safetensors 1e-5 logits
+for name in gpt-oss llama4 granitemoe; do # in one tensor
+    tp-run logits -q --tp 2 --ep 2 --adapter "$data/adapters/$name" --ids $ids -o o.safetensors "$data/models/$name"
+    ok "experts of $name: have their slices" "$compare" "$data/adapters/$name/expected.safetensors" o.safetensors 1e-5 logits
+done
+for name in mixtral gpt-oss llama4 granitemoe; do
+    tp-shard merge -q -f --dtype f32 --adapter "$data/adapters/$name" "$data/models/$name" merged
+    tp-run logits -q --ids $ids -o o.safetensors merged
+    ok "$name: and are merged" "$compare" "$data/adapters/$name/expected.safetensors" o.safetensors 1e-5 logits
+done
 printf '{"ids":[%s],"adapter":"e"}\n' $ids > expert.jsonl
 run tp-run score --adapter e="$data/adapters/mixtral" --input expert.jsonl "$data/models/mixtral"
 status_is 1 "no text chooses them"
 err_has "for which no text chooses an adapter: give this one without a name" "which is told"
 cp -r "$data/adapters/mixtral" apart && chmod -R u+w apart
 run tp-run logits --adapter apart --ids $ids -o o.safetensors "$data/models/gpt-oss"
-status_is 1 "experts that lie in one tensor are refused"
-err_has "adapts experts (target_parameters) that are not this model's, or that its files have in one tensor" "by name"
+status_is 1 "experts of another model are refused"
+err_has "adapts experts (target_parameters) that are not this model's, or of other shapes" "by name"
 
 # tensors in place of the model's (modules_to_save)
 saved=$dir/saved

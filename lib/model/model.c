@@ -791,8 +791,10 @@ int model_adapter_axes(const struct model *m, size_t i, enum adapter_part part,
     const struct model_adapter *a = &m->adapter[i];
     const struct model_tensor *t = &m->tensor[a->tensor];
 
-    axis[0] = part == ADAPTER_A ? &a->rank : t->axis[a->turned];
-    axis[1] = part == ADAPTER_A ? t->axis[!a->turned] : &a->rank;
+    const struct axis *const *own = t->axis + (a->expert > 0);
+
+    axis[0] = part == ADAPTER_A ? &a->rank : own[a->turned];
+    axis[1] = part == ADAPTER_A ? own[!a->turned] : &a->rank;
     return part <= ADAPTER_B ? 2 : 1;
 }
 

@@ -53,6 +53,7 @@ enum adapter_part { ADAPTER_A, ADAPTER_B, ADAPTER_MAGNITUDE, ADAPTER_NORM };
  * norm over the inputs, and multiplied by its magnitude. */
 struct model_adapter {
     size_t tensor;    /* the weight; not a tied one */
+    uint64_t expert;  /* from 1: this expert's slice of it; 0: all of it */
     bool turned;      /* which is [in][out] */
     struct axis rank; /* sharded by no mesh */
     double scale;

@@ -62,11 +62,33 @@ static void add_weight(struct adapting *a, size_t i, enum adapter_part part,
     };
 }
 
-/* The adapter of TENSOR that was added together with adapter I; -1: there is none. */
-static long beside(const struct model *m, size_t i, size_t tensor)
+/* The number, from 1, of the expert whose slice of a tensor W is; 0: it is no slice. */
+static uint64_t expert_of(const struct adapting *a, const struct weight *w)
 {
+    const struct model *m = a->b->m;
+    uint64_t at = w->slice - 1;
+    struct runs runs;
+    size_t r = 0;
+
+    if (!w->slice)
+        return 0;
+    axis_runs(&runs, m->tensor[w->tensor].axis[0], &m->scope, a->b->share);
+    while (at >= runs.v[r].count)
+        at -= runs.v[r++].count;
+    at += runs.v[r].start;
+    runs_clear(&runs);
+    return at + 1;
+}
+
+/* The adapter of W that was added together with adapter I; -1: there is none. */
+static long beside(const struct adapting *a, size_t i, const struct weight *w)
+{
+    const struct model *m = a->b->m;
+    const uint64_t expert = expert_of(a, w);
+
     for (size_t k = m->adapter[i].from; k < m->nadapters; k++)
-        if (m->adapter[k].tensor == tensor && m->adapter[k].from == m->adapter[i].from)
+        if (m->adapter[k].tensor == w->tensor && m->adapter[k].expert == expert &&
+            m->adapter[k].from == m->adapter[i].from)
             return (long)k;
     return -1;
 }
@@ -85,9 +107,8 @@ static int weight_of(struct adapting *a, const struct inst *inst, size_t i,
     if (!experts)
         add_weight(a, i, part, 0);
     for (uint64_t e = 0; e < experts; e++)
-        add_weight(a,
-                   (size_t)beside(a->b->m, i, p->weight[inst->weight + (int)e].tensor),
-                   part, experts);
+        add_weight(a, (size_t)beside(a, i, &p->weight[inst->weight + (int)e]), part,
+                   experts);
     return a->weight[i][part] - 1;
 }
 
@@ -99,8 +120,8 @@ static int check_experts(struct adapting *a, const struct inst *inst, size_t i)
     const struct model_adapter *own = &m->adapter[i];
 
     for (uint64_t e = 0; e < p->weight[inst->weight].experts; e++) {
-        size_t t = p->weight[inst->weight + (int)e].tensor;
-        long k = beside(m, i, t);
+        const struct weight *w = &p->weight[inst->weight + (int)e];
+        long k = beside(a, i, w);
         const struct model_adapter *other = k < 0 ? NULL : &m->adapter[k];
 
         if (!other || other->rank.size != own->rank.size || other->scale < own->scale ||
@@ -108,7 +129,7 @@ static int check_experts(struct adapting *a, const struct inst *inst, size_t i)
             return err_set(a->b->err, ERR_NO,
                            "tensor %s: the experts of a layer have adapters of one "
                            "rank and scale, all or none",
-                           m->tensor[t].name);
+                           m->tensor[w->tensor].name);
     }
     return own->magnitudes || own->dropout > 0
                ? err_set(a->b->err, ERR_NO,
@@ -340,6 +361,7 @@ static int adapt(struct adapting *a, const struct inst *inst)
 {
     struct program *p = a->b->p;
     const struct model *m = a->b->m;
+    uint64_t expert;
     size_t tensor;
     int y = inst->dst;
 
@@ -347,8 +369,9 @@ static int adapt(struct adapting *a, const struct inst *inst)
         return 0;
     a->b->mixture = inst->mixture;
     tensor = p->weight[inst->weight].tensor;
+    expert = expert_of(a, &p->weight[inst->weight]);
     for (size_t i = 0; i < m->nadapters; i++) {
-        if (m->adapter[i].tensor != tensor ||
+        if (m->adapter[i].tensor != tensor || m->adapter[i].expert != expert ||
             m->adapter[i].turned != (inst->op == OP_MATMUL))
             continue;
         if (p->weight[inst->weight].experts && check_experts(a, inst, i) < 0)

@@ -43,8 +43,10 @@ struct adapter {
         const struct tensor *magnitude; /* or NULL */
         /* of one of EXPERTS that share them (target_parameters), 0 otherwise: A has
          * the experts' rows one after another, B [rows][rank][experts] those of several
-         * matrices, this one's ROWS from FIRST on */
+         * matrices, this one's ROWS from FIRST on.  SWAPPED: PEFT took rows for
+         * columns, so that SIDE has its B and A, each transposed */
         uint64_t experts, expert, first, rows;
+        bool swapped;
     } * pair;                        /* [n] */
     size_t n, nmagnitudes, nmatched; /* of the file's tensors: A and B */
     struct stack {
@@ -310,6 +312,71 @@ static int add_piece(struct adapter *a, struct model *m, const enum packable *ho
     return 0;
 }
 
+/* The parameter of a module of experts, NAME[n], that A and B adapt, if it is one
+ * tensor of M, *t: its name, which the caller frees; NULL: none. */
+static char *find_slices(size_t *t, bool *swapped, const struct model *m,
+                         const enum packable *how, const struct adapter_config *config,
+                         const char *name, size_t n, const struct tensor *a,
+                         const struct tensor *b)
+{
+    const char *word;
+    double x;
+
+    *swapped = model_number(m, "lora_swaps", &x) && x > 0;
+    for (size_t k = 0; (word = adapter_config_parameter(config, k)); k++) {
+        const char *dot = strrchr(word, '.');
+        char *full = str_dupf("%.*s.%s", (int)n, name, dot ? dot + 1 : word);
+        long at = model_match(m, full);
+        const struct model_tensor *own = at < 0 ? NULL : &m->tensor[at];
+
+        if (own && own->ndim == 3 && how[at] != PACKABLE_NOT &&
+            a->shape[0] % own->axis[0]->size == 0) {
+            const bool turned = how[at] == PACKABLE_COLS;
+            const uint64_t in = own->axis[1 + !turned]->size;
+            const uint64_t out = own->axis[1 + turned]->size;
+
+            *t = (size_t)at;
+            if (a->shape[1] == (*swapped ? out : in) &&
+                b->shape[0] == (*swapped ? in : out))
+                return full;
+        }
+        free(full);
+    }
+    return NULL;
+}
+
+/* Adds adapters for the slices of M's tensor T, the parameter NAME. */
+static int add_slices(struct adapter *a, struct model *m, size_t t, bool turned,
+                      bool swapped, const char *name,
+                      const struct tensor *const side[2], struct err *err)
+{
+    const uint64_t experts = m->tensor[t].axis[0]->size;
+    const uint64_t rows = m->tensor[t].axis[1 + turned]->size;
+    const uint64_t rank = side[0]->shape[0] / experts;
+    double scale;
+
+    if (adapter_config_scale(&scale, &a->config, name, rank, err) < 0)
+        return -1;
+    if (!(fabs(scale * a->weight) <= (double)FLT_MAX))
+        return err_set(err, ERR_INPUT,
+                       "%s: lora_alpha times @%g is more than f32 holds", a->path,
+                       a->weight);
+    for (uint64_t e = 0; e < experts; e++) {
+        struct model_adapter *made = model_adapt(m, t, turned, rank, scale * a->weight);
+
+        made->expert = e + 1;
+        made->chosen = a->chosen;
+        made->from = a->first;
+        a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
+        a->pair[a->n++] = (struct pair){ .side = { side[swapped], side[!swapped] },
+                                         .experts = experts,
+                                         .expert = e,
+                                         .rows = rows,
+                                         .swapped = swapped };
+    }
+    return 0;
+}
+
 /* Adds the adapters of experts whose A is TENSOR to M: *found, if they are. */
 static int add_stack(bool *found, struct adapter *a, struct model *m,
                      const enum packable *how, const struct tensor_index *index,
@@ -320,7 +387,9 @@ static int add_stack(bool *found, struct adapter *a, struct model *m,
     const struct tensor *side[2] = { tensor, beside(index, tensor, n, sides[1]) };
     const char *name = tensor->name + strlen(PREFIX);
     struct model_piece *piece = NULL;
+    bool slices = false, swapped;
     uint64_t rank = 0;
+    size_t whole = 0;
     char *full;
     int ret = 0;
 
@@ -333,12 +402,16 @@ static int add_stack(bool *found, struct adapter *a, struct model *m,
         side[1]->shape[1] != tensor->shape[0])
         return 0;
     full = find_stack(&piece, &count, &rank, m, &a->config, name, n, tensor, side[1]);
+    if (!full) {
+        full =
+            find_slices(&whole, &swapped, m, how, &a->config, name, n, tensor, side[1]);
+        slices = full;
+    }
     if (!full && adapter_config_parameter(&a->config, 0) && n >= strlen("experts") &&
         !strncmp(name + n - strlen("experts"), "experts", strlen("experts")))
         return err_set(err, ERR_NO,
                        "%s: tensor %s: adapts experts (target_parameters) that are not "
-                       "this model's, or that its files have in one tensor, of which "
-                       "no adapter is read",
+                       "this model's, or of other shapes",
                        a->path, tensor->name);
     if (!full)
         return 0;
@@ -346,6 +419,9 @@ static int add_stack(bool *found, struct adapter *a, struct model *m,
     kept = a->n;
     for (int k = 0; k < 2 && ret == 0; k++)
         ret = check_shape(a, side[k], side[k]->shape, err);
+    if (slices && ret == 0)
+        ret = add_slices(a, m, whole, how[whole] == PACKABLE_COLS, swapped, full, side,
+                         err);
     for (size_t i = 0; i < count && ret == 0; i++)
         ret = add_piece(a, m, how, &piece[i], tensor->shape[0] / rank, rank, full, side,
                         err);
@@ -1169,6 +1245,15 @@ static int read_stack(const struct adapter *a, const struct tensor *t, struct er
     return 0;
 }
 
+/* Where number K of row I of the PART of P's expert is in T, PEFT's other matrix. */
+static uint64_t swapped_place(const struct pair *p, const struct tensor *t,
+                              enum adapter_part part, uint64_t i, uint64_t k)
+{
+    return part == ADAPTER_A
+               ? k * t->shape[1] + i * p->experts + p->expert
+               : (p->expert * (t->shape[0] / p->experts) + k) * t->shape[1] + i;
+}
+
 /* Row I of PART of adapter NUMBER, COLS numbers as they are stored, to ROW. */
 static int read_side(const struct adapter *a, size_t number, enum adapter_part part,
                      uint64_t i, void *row, uint64_t cols, struct err *err)
@@ -1179,16 +1264,18 @@ static int read_side(const struct adapter *a, size_t number, enum adapter_part p
 
     if (!p->experts || part > ADAPTER_B)
         return read_elements(a, t, i * cols, cols, row, err);
-    if (part == ADAPTER_A)
+    if (part == ADAPTER_A && !p->swapped)
         return read_elements(a, t, (p->expert * (t->shape[0] / p->experts) + i) * cols,
                              cols, row, err);
     if (read_stack(a, t, err) < 0)
         return -1;
-    for (uint64_t k = 0; k < cols; k++)
-        memcpy((char *)row + k * unit,
-               a->stack->data +
-                   ((p->first + i) * t->shape[1] + k * p->experts + p->expert) * unit,
-               unit);
+    for (uint64_t k = 0; k < cols; k++) {
+        uint64_t at = p->swapped
+                          ? swapped_place(p, t, part, i, k)
+                          : (p->first + i) * t->shape[1] + k * p->experts + p->expert;
+
+        memcpy((char *)row + k * unit, a->stack->data + at * unit, unit);
+    }
     return 0;
 }
 
@@ -1206,8 +1293,9 @@ int adapter_read(const struct adapter *a, size_t i, enum adapter_part part, floa
     p = &a->pair[i - a->first];
     if (!p->experts)
         return read_wide(a, t, 0, t->shape[0] * t->shape[1], to, err);
-    rows = part == ADAPTER_A ? t->shape[0] / p->experts : p->rows;
-    cols = part == ADAPTER_A ? t->shape[1] : t->shape[1] / p->experts;
+    rows = p->side[p->swapped]->shape[0] / p->experts; /* the rank */
+    cols = part == ADAPTER_B ? rows : p->swapped ? t->shape[0] : t->shape[1];
+    rows = part == ADAPTER_B ? p->rows : rows;
     row = mem_alloc(cols * sizeof(float) + 1, t->name, err);
     if (!row)
         return -1;

@@ -15,13 +15,13 @@ struct adaptermerge {
     char *identity;
     char *name;          /* the weight whose matrices are here; NULL: none */
     long tensor;         /* of the model, if adapters change it; else -1 */
-    uint64_t rows, cols; /* of it as it is stored */
+    uint64_t rows, cols; /* of it as it is stored, or of an expert's slice of it */
     struct term {
         double scale;
-        uint64_t rank;
-        float *left, *right; /* [rows][rank], [rank][cols]: their product is added */
-        float *magnitude;    /* [outputs] of the sum; or NULL */
-    } * term;                /* [n]: of its adapters */
+        uint64_t rank, expert; /* as in struct model_adapter */
+        float *left, *right;   /* [rows][rank], [rank][cols]: their product is added */
+        float *magnitude;      /* [outputs] of the sum; or NULL */
+    } * term;                  /* [n]: of its adapters */
     size_t n;
     double *sum;    /* [2][cols] */
     double *factor; /* [outputs], of the sum; or NULL */
@@ -67,7 +67,7 @@ static int read_matrices(struct adaptermerge *m, size_t i, struct err *err)
 
     m->term = xrealloc(m->term, (m->n + 1) * sizeof(*m->term));
     term = &m->term[m->n++];
-    *term = (struct term){ .scale = it->scale, .rank = rank };
+    *term = (struct term){ .scale = it->scale, .rank = rank, .expert = it->expert };
     term->left = mem_alloc(m->rows * rank * sizeof(float), t->name, err);
     term->right =
         term->left ? mem_alloc(m->cols * rank * sizeof(float), t->name, err) : NULL;
@@ -115,10 +115,12 @@ static void sum_row(struct adaptermerge *m, uint64_t row, uint64_t col, uint64_t
     for (uint64_t k = 0; k < n; k++)
         all[k] = 0;
     for (const struct term *t = m->term; t < m->term + m->n; t++) {
+        if (t->expert && row / m->rows != t->expert - 1)
+            continue;
         for (uint64_t k = 0; k < n; k++)
             sum[k] = 0;
         for (uint64_t j = 0; j < t->rank; j++) {
-            double x = (double)t->left[row * t->rank + j];
+            double x = (double)t->left[(t->expert ? row % m->rows : row) * t->rank + j];
             const float *right = t->right + j * m->cols + col;
 
             for (uint64_t k = 0; k < n; k++)
@@ -195,6 +197,7 @@ static int read_all(struct adaptermerge *m, const char *name, struct err *err)
 {
     const struct model *model = m->c->model;
     long t = model_find(model, name);
+    const struct axis *const *axis;
     bool saved = false;
 
     forget(m);
@@ -205,8 +208,9 @@ static int read_all(struct adaptermerge *m, const char *name, struct err *err)
     for (size_t i = 0; t >= 0 && i < model->nadapters; i++) {
         if (model->adapter[i].tensor != (size_t)t)
             continue;
-        m->rows = model->tensor[t].axis[0]->size;
-        m->cols = model->tensor[t].axis[1]->size;
+        axis = model->tensor[t].axis + (model->adapter[i].expert > 0);
+        m->rows = axis[0]->size;
+        m->cols = axis[1]->size;
         if (read_matrices(m, i, err) < 0)
             return -1;
     }

@@ -16,10 +16,11 @@ import shutil
 import sys
 
 import torch
+import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import save_file
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoModelForSequenceClassification
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 IDS = [1, 2, 3, 4, 5, 6, 7]
@@ -31,9 +32,10 @@ ADAPTERS = {
     # transposed weights, a fused projection, rank-stabilized
     "gpt2-hub": dict(target_modules=["c_attn", "c_proj"], r=2, lora_alpha=8, use_rslora=True, fan_in_fan_out=True),
     # q, k and v interleaved by head; an expression for the modules
-    # experts, all of a layer in two pairs of matrices
-    "mixtral": dict(target_modules=["q_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"], r=2,
-                    lora_alpha=6, alpha_pattern={"down_proj": 4}),
+    # experts, all of a layer in two pairs of matrices; of the last three in one tensor, by rows or by columns
+    **dict.fromkeys(["mixtral", "gpt-oss", "llama4", "granitemoe"],
+                    dict(target_modules=["q_proj"], target_parameters=["experts.gate_up_proj", "experts.down_proj"], r=2,
+                         lora_alpha=6, alpha_pattern={"down_proj": 4})),
     "neox": dict(target_modules=r".*\.(query_key_value|dense|dense_4h_to_h)", r=3, lora_alpha=4),
 }
 # of other modules, the head among them
@@ -48,7 +50,9 @@ MORE = {
 def make(name, options):
     torch.manual_seed(len(name))
     eager = dict(experts_implementation="eager") if "target_parameters" in options else {}
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name), dtype=torch.float32, **eager)
+    where = os.path.join(DATA, "models", name)
+    kind = getattr(transformers, AutoConfig.from_pretrained(where).architectures[0])
+    model = kind.from_pretrained(where, dtype=torch.float32, **eager)
     peft = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **options))
     with torch.no_grad():
         for key, p in peft.named_parameters():
