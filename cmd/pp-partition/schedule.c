@@ -644,8 +644,8 @@ static int draw_compared(const struct settings *s, const struct comparison *all,
         bars.row[i].value[0] = c->result.ideal;
         bars.row[i].value[1] = fmax(0, c->result.makespan - c->result.ideal);
         bars.row[i].note =
-            str_dupf("%.1f %% idle, %.4g held", 100 * ratios_of(&c->result).of_total,
-                     held_whole(c));
+            str_dupf("%.1f %% idle, %.4g held%s", 100 * ratios_of(&c->result).of_total,
+                     held_whole(c), c->table.chains > 1 ? ", the model twice" : "");
     }
     bars.title = title;
     bars.unit = unit_of(s);
