@@ -251,7 +251,7 @@ status_is 2 "whose sums depend on tp"
 
 # each expert may have one; what PEFT makes of the checkpoint is what tests/oracle/check-adapter.py compares
 experts="tp-run train -q -f --optimizer sgd --lr 1 --lr-schedule constant --clip 1e9 --dropout 0 --balance-loss 0 --data two.jsonl --seq 8 --global-batch 2 --steps 2"
-for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2" "--dp 2"; do
+for layout in "--tp 1" "--tp 2" "--tp 3" "--pp 2" "--dp 2" "--ep 2" "--mesh tp=2,ep=2"; do
     # shellcheck disable=SC2086 # words
     run $experts $layout --lora 2:w1,w2,w3 -o "experts$layout" "$data/models/mixtral"
     # shellcheck disable=SC2046 # words

@@ -694,9 +694,9 @@ static void walk_slice(struct walk *w, uint64_t n, bool owned)
     walk_axis(w, 1, (size_t)(runs->v[r].start + n) * inner, owned && runs->v[r].owned);
 }
 
-/* A matrix of an adapter: the first rank of ep, and of the tensor group if it is not
- * sharded, has the primary replica; with GROUP all of ep have.  OWNED: this stage has
- * that, of several that have it. */
+/* A matrix of an adapter: the first rank of ep, unless it is of an expert, and of the
+ * tensor group if it is not sharded, has the primary replica; with GROUP all of ep
+ * have. OWNED: this stage has that, of several that have it. */
 static void walk_adapter(struct walk *w, const struct program *p, int i, bool owned,
                          bool group)
 {
@@ -713,7 +713,8 @@ static void walk_adapter(struct walk *w, const struct program *p, int i, bool ow
         cut |= runs[k].count != axis[k]->size;
     }
     walk_axis(w, 0, 0,
-              owned && (cut || !p->coord[MESH_TP]) && (group || !p->coord[MESH_EP]));
+              owned && (cut || !p->coord[MESH_TP]) &&
+                  (group || p->weight[i].experts || !p->coord[MESH_EP]));
     for (int k = 0; k < w->ndim; k++)
         runs_clear(&runs[k]);
     free(share);

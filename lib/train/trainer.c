@@ -416,22 +416,6 @@ static int group_replicas(struct trainer *t, struct err *err)
     return ret;
 }
 
-/* Ranks of ep would have parts of an expert's adapter, which nobody sums or saves. */
-static int check_adapters(const struct program *p, struct err *err)
-{
-    for (int i = 0; i < p->nweights && p->mesh.size[MESH_EP] > 1; i++) {
-        const struct weight *w = &p->weight[i];
-
-        if (w->adapter &&
-            (w->experts || model_is_expert(p->model, &p->model->tensor[w->tensor])))
-            return err_set(err, ERR_NO,
-                           "ep %d: adapters of experts cannot be trained on ranks that "
-                           "divide these",
-                           p->mesh.size[MESH_EP]);
-    }
-    return 0;
-}
-
 static int build_programs(struct trainer *t, const struct model *m, struct err *err)
 {
     const struct trainer_options *o = &t->options;
@@ -455,8 +439,7 @@ static int build_programs(struct trainer *t, const struct model *m, struct err *
         memcpy(coord, t->coord, sizeof(coord));
         coord[MESH_PP] = s->number;
         if (program_build(&s->program, m, &t->staged, coord, &program, err) < 0 ||
-            reverse_check_model(s->program, err) < 0 ||
-            check_adapters(s->program, err) < 0)
+            reverse_check_model(s->program, err) < 0)
             return -1;
     }
     return 0;
