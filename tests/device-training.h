@@ -11,6 +11,7 @@
 /* A model that is trained for two steps, and its layout; 0: what is usual. */
 struct device_gradients {
     const char *model, *name;
+    bool often;   /* in each run of the tests */
     double bound; /* losses, norms and gradients differ by at most so much */
     int tp, sp, ep, dp, pp, across, zero, micro, length;
     enum format compute;
@@ -24,8 +25,8 @@ void device_training(const struct device_models *d);
 /* The store of parameters alone: weights that are loaded or drawn, gradients, sums over
  * micro-batches and ranks, the norm, updates.  Needs .ops and .begin. */
 void device_store(const struct device_models *d);
-/* A test for each of G[N].  Needs .ops and .has_run; .bound, if it is not 0, is a factor
- * of its bounds. */
+/* A test for each of G[N].  Needs .ops and .has_run; .bound, if it is not 0, is a
+ * factor of its bounds. */
 void device_gradients(const struct device_models *d, const struct device_gradients *g,
                       size_t n);
 

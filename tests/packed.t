@@ -333,6 +333,14 @@ ok "nf4: an adapter is trained beside them as beside the plain model" cmp nf4.ru
     whole.run/step-000001/adapter_model.safetensors
 run tp-run logits --ids 3 -o l.safetensors nf4.run
 status_is 0 "nf4: and applied to them"
+# the state of one matrix under the name of another
+cp -R "$data/packed/nf4" twice
+chmod -R u+w twice
+LC_ALL=C sed 's/k_proj.weight.quant_state.bitsandbytes__nf4/v_proj.weight.quant_state.bitsandbytes__fp4/' \
+    "$data/packed/nf4/model.safetensors" > twice/model.safetensors
+run tp-shard show twice
+status_is 3 "nf4: a matrix has one state"
+err_has "v_proj.weight: is described twice" "or it is told"
 
 # more ranks than blocks, so that some have nothing of a weight
 dir=$data/packed/fp8-latent

@@ -37,7 +37,8 @@ struct fourbit {
 struct opening {
     struct source *s;
     struct tensor_index index;
-    bool *part; /* [s->n]: belongs to a matrix */
+    bool *part;  /* [s->n]: belongs to a matrix */
+    bool *taken; /* [s->n]: is the codes of one */
 };
 
 /* The tensor NAME and END, or NULL. */
@@ -155,6 +156,7 @@ static int parse_state(struct opening *o, struct fourbit *f, const struct tensor
 static int find_scales(struct opening *o, struct fourbit *f, struct err *err)
 {
     uint64_t blocks = f->n / f->block + (f->n % f->block != 0), outer;
+    const struct tensor *t;
     float *largest;
 
     if (need(o, &f->scales, f->name, ".absmax", f->nested ? DTYPE_U8 : DTYPE_F32,
@@ -163,7 +165,8 @@ static int find_scales(struct opening *o, struct fourbit *f, struct err *err)
     if (!f->nested)
         return 0;
     outer = blocks / f->outer + (blocks % f->outer != 0);
-    if (read_floats(o, f->map, f->name, ".nested_quant_map", SCALES, err) < 0)
+    if (read_floats(o, f->map, f->name, ".nested_quant_map", SCALES, err) < 0 ||
+        need(o, &t, f->name, ".nested_absmax", DTYPE_F32, outer, err) < 0)
         return -1;
     largest =
         pool_take(&o->s->pool, (size_t)outer * sizeof(*largest), sizeof(*largest));
@@ -186,6 +189,11 @@ static int open_matrix(struct opening *o, const struct tensor *state, size_t n,
     const char *name = pool_strndup(pool, state->name, n);
     const struct tensor *codes = find(o, name, "");
 
+    if (codes && o->taken[codes - o->s->tensor])
+        return err_set(err, ERR_INPUT, "%s: tensor %s: is described twice", o->s->path,
+                       name);
+    if (codes)
+        o->taken[codes - o->s->tensor] = true;
     *f = (struct fourbit){ .name = name };
     if (!codes)
         return err_set(err, ERR_INPUT, "%s: tensor %s: describes no tensor", o->s->path,
@@ -371,6 +379,7 @@ int fourbit_present(struct source *s, struct err *err)
         return 0; /* who reads the directory tells which is there twice */
     }
     o.part = xcalloc(s->n + 1, sizeof(*o.part));
+    o.taken = xcalloc(s->n + 1, sizeof(*o.taken));
     made = xcalloc(s->n + 1, sizeof(*made));
     for (size_t i = 0; i < s->n && ret == 0; i++) {
         const char *at = strstr(s->tensor[i].name, STATE);
@@ -392,6 +401,7 @@ int fourbit_present(struct source *s, struct err *err)
     }
     tensor_index_clear(&o.index);
     free(o.part);
+    free(o.taken);
     free(made);
     return ret;
 }

@@ -90,6 +90,8 @@ static int add_group(struct reader *r, const struct pickled *state,
             v = find_state(r, state, key->number, at);
         if (!pickled_is(v, PICKLED_DICT) || v->list.n > 2 * MOST_KEYS)
             return wrong(r, "a parameter without a state", err);
+        if (r->s->progress.nparameters >= state->list.n / 2)
+            return wrong(r, "more parameters than states", err);
         if (add_parameter(r, g, v, err) < 0)
             return -1;
     }

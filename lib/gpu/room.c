@@ -52,6 +52,11 @@ static void add_outer(struct gpu_room *need, const struct program *p,
         .m = w->rows, .n = w->cols, .heads = 1, .rounded = p->rounded
     };
 
+    if (inst->op == OP_HEAD_OUTER) {
+        made.m = inst->head.a;
+        made.n = inst->head.b;
+        made.heads = inst->head.count;
+    }
     if (w->experts)
         return;
     made.rows.most = program_rows(p, &p->value[inst->src[0]], l->most);
@@ -143,7 +148,7 @@ struct gpu_room gpu_room_of(const struct gpu_facts *gpu, const struct program *p
             need.room = larger(need.room, parts_bytes(p, inst, l));
         if (inst->nsrc)
             need.room = larger(need.room, of_gradient(gpu, p, inst, l));
-        if (inst->op == OP_OUTER && gpu->blas)
+        if ((inst->op == OP_OUTER || inst->op == OP_HEAD_OUTER) && gpu->blas)
             add_outer(&need, p, inst, l);
         if (inst->op == OP_ATTENTION)
             need.room = larger(need.room, of_attention(gpu, inst, l));

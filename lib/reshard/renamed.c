@@ -376,6 +376,12 @@ static int make(struct renaming *r, const struct model_tensor *mt, struct stored
 
     if (dtype_bits(t.dtype) < 8 || (st->t->boxes && st->t->boxes->ndim != st->t->ndim))
         return wrong_shape(r, st->t, mt, st, err);
+    for (size_t i = 0; i < st->n; i++)
+        if (st->t[i].boxes && st->t[i].boxes->make)
+            return err_set(err, ERR_NO,
+                           "%s: tensor %s: is in 4 bits, which is not read under "
+                           "another framework's names",
+                           r->s->path, st->t[i].name);
     for (size_t i = 1; i < st->n; i++)
         if (st->t[i].dtype != t.dtype || st->t[i].ndim != st->t->ndim ||
             memcmp(st->t[i].shape, st->t->shape,
