@@ -156,10 +156,10 @@ static int run(const struct job *job, const struct backend *ops, struct comm *wo
     return ret;
 }
 
-/* Each weight's gradients to BOUND of its largest, or of a thousandth of the largest of
- * all; where products are rounded, the root of the squares of all of them. */
+/* Each weight's gradients to BOUND of its largest, or of FLOOR of the largest of all;
+ * where products are rounded, the root of the squares of all of them. */
 static int check(const struct made *a, const struct made *b, bool rounded, double bound,
-                 int rank, struct err *err)
+                 double floor, int rank, struct err *err)
 {
     double all = 0;
     size_t at = 0;
@@ -173,7 +173,7 @@ static int check(const struct made *a, const struct made *b, bool rounded, doubl
     for (size_t i = 0; i < a->n; i++)
         all = fmax(all, fabs((double)a->x[i]));
     for (int w = 0; w < a->weights; w++) {
-        double largest = all / 1000, apart = 0, squares = 0, of_apart = 0;
+        double largest = floor * all, apart = 0, squares = 0, of_apart = 0;
 
         for (; at < a->end[w]; at++) {
             double d = fabs((double)a->x[at] - (double)b->x[at]);
@@ -205,10 +205,11 @@ static int compare(void *arg, struct comm *world, struct err *err)
         how->begin();
     if (run(job, &backend_cpu, world, &a, err) == 0 &&
         run(job, how->ops, world, &b, err) == 0)
-        ret = how->has_run() ? check(&a, &b, job->g->compute != 0,
-                                     job->g->bound * (how->bound > 0 ? how->bound : 1),
-                                     world->rank, err)
-                             : err_set(err, ERR_INPUT, "nothing was run");
+        ret = how->has_run()
+                  ? check(&a, &b, job->g->compute != 0,
+                          job->g->bound * (how->bound > 0 ? how->bound : 1),
+                          job->g->floor > 0 ? job->g->floor : 1e-3, world->rank, err)
+                  : err_set(err, ERR_INPUT, "nothing was run");
     free(a.x);
     free(a.end);
     free(b.x);

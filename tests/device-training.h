@@ -13,6 +13,7 @@ struct device_gradients {
     const char *model, *name;
     bool often;   /* in each run of the tests */
     double bound; /* losses, norms and gradients differ by at most so much */
+    double floor; /* of a weight's largest, of that of all; 0: 1e-3 */
     int tp, sp, ep, dp, pp, across, zero, micro, length;
     enum format compute;
     struct recompute_plan recompute;
