@@ -349,7 +349,7 @@ static int check_scales(const struct unpacker *u, struct err *err)
 
     for (int k = 0; k < p->ndim; k++)
         n *= p->dim[k];
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; p->data && i < n; i++) { /* GGUF blocks hold theirs */
         double x = p->dtype == DTYPE_F8_E8M0 ? 1 : dtype_get(p->dtype, p->data, i);
 
         if (!isfinite(x) ||
