@@ -63,6 +63,12 @@ for given in "--references dpo" "--references dpo --per-token --input pair.jsonl
     status_is 2 "refused: $given"
     err_has "--references: reads the lines of --input alone" "since it reads lines alone"
 done
+for given in "--kto-desirable 2" "--kto-undesirable 2" "--policy-clip 0.1" "--policy-clip-high 0.1" --policy-mean-text --policy-no-scale \
+    "--distill-temperature 2" "--distill-hard 0.1"; do
+    # shellcheck disable=SC2086 # words are wanted
+    run tp-run train -q --loss orpo --data pair.jsonl --save-every 0 $given "$llama"
+    err_has "${given%% *}: --loss orpo has none" "an option of another loss is refused: $given"
+done
 run tp-run score --references dpo --teacher-top 3 --input pair.jsonl "$llama"
 status_is 2 "pairs have no teacher"
 err_has "--teacher-top: goes with --references distill" "which is said"

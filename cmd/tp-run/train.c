@@ -1137,6 +1137,10 @@ static int check_loss(const struct request *r, struct err *err)
         unsigned losses; /* bits of those that use it */
     } of[] = { { S_MASKED, MASKS },    { S_MASK_ID, MASKS },
                { S_LOSS_BETA, BETAS }, { S_DPO_SMOOTHING, 1U << LOSS_DPO },
+               { S_KTO_GOOD, KTO },    { S_KTO_BAD, KTO },
+               { S_CLIP_LOW, POLICY }, { S_CLIP_HIGH, POLICY },
+               { S_BY_TEXT, POLICY },  { S_UNSCALED, POLICY },
+               { S_HARD, DISTIL },     { S_TEMPERATURE, DISTIL },
                { S_SMOOTH, SUMS },     { S_Z_LOSS, SUMS } };
     const struct loss_info *loss = &loss_table[r->t.loss];
 

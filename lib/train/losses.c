@@ -47,15 +47,17 @@ static double dpo(const struct loss_numbers *o, const struct loss_tokens *s, flo
 
 /* Hong et al. 2024, equations 4 to 7: the mean likelihood of the chosen answer's
  * tokens, and beta times -log sigmoid of the log of the ratio of both answers' odds,
- * p / (1 - p), where log p is the mean log-likelihood of their tokens. */
+ * p / (1 - p), where log p is the mean log-likelihood of their tokens.  An answer that
+ * is certain, of which f32 knows no more, has the odds of the next smaller p. */
 static double orpo(const struct loss_numbers *o, const struct loss_tokens *s, float *by)
 {
+    const double least = 0x1p-24;
     double nll[2], each[2], odds[2], z, slope;
     size_t n[2];
 
     sum_documents(s, nll, n);
     for (int k = 0; k < 2; k++) {
-        nll[k] /= (double)n[k];
+        nll[k] = fmax(nll[k] / (double)n[k], least);
         odds[k] = -nll[k] - log(-expm1(-nll[k]));
     }
     z = odds[0] - odds[1];
