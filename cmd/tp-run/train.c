@@ -133,8 +133,8 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
     SETTING(MASK_ID, INT, INT, "mask-id", mask_id, "ID", NULL, SETTING_ADDED)          \
     SETTING(LOSS_BETA, DOUBLE, MAYBE, "loss-beta", numbers.beta, "X", NULL,            \
             SETTING_ADDED)                                                             \
-    SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", numbers.smoothing, "X", NULL,\
-            SETTING_ADDED)                                                             \
+    SETTING(DPO_SMOOTHING, DOUBLE, SHARE, "dpo-smoothing", numbers.smoothing, "X",     \
+            NULL, SETTING_ADDED)                                                       \
     SETTING(KTO_GOOD, DOUBLE, DOUBLE, "kto-desirable", numbers.good, "X", NULL,        \
             SETTING_ADDED)                                                             \
     SETTING(KTO_BAD, DOUBLE, DOUBLE, "kto-undesirable", numbers.bad, "X", NULL,        \

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ckpt/progress.h"
+#include "lib/ckpt/trained.h"
 #include "lib/model/decay.h"
 
 static const double RATE_NOISE = 1e-6; /* of a rate that was printed, relative */

@@ -13,7 +13,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/model.c %D%/model.h \
     %D%/names.c %D%/names.h \
     %D%/option.c %D%/option.h \
-    %D%/order.c %D%/order.h \
+    %D%/module-order.c %D%/module-order.h \
     %D%/packing.c \
     %D%/partconfig.c %D%/partconfig.h \
     %D%/quant.c %D%/quant.h \

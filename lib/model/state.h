@@ -16,7 +16,7 @@ struct tensor_def {
     int tied_def; /* definition that it is tied to; -1: not tied */
     int file_def; /* "tied by file": tied to it if a file does not store it; or -1 */
     bool optional, frozen;
-    bool drawn; /* optional, and there when training begins without weights */
+    bool drawn;       /* optional, and there when training begins without weights */
     int companion_of; /* definition of the quantized weight that it belongs to, or -1 */
     int replaced_by;  /* definition stored in its place when quantized, or -1 */
     int next_replacer; /* of one that replaces: another that does, of other layers, or

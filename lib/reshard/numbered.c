@@ -8,7 +8,7 @@
 #include "lib/ckpt/form.h"
 #include "lib/ckpt/numberedstate.h"
 #include "lib/model/decay.h"
-#include "lib/model/order.h"
+#include "lib/model/module-order.h"
 
 /* The states have been described by the file that they are in. */
 #define NAMES UINT64_MAX / 64

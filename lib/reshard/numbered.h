@@ -1,8 +1,8 @@
 /* numbered - an optimizer's states by number, as states of a model's weights
  *
  * transformers' Trainer has two groups: the parameters that decay (model/decay.h), and
- * the others, each in the order of the model's modules (model/order.h); others have one
- * group of all. */
+ * the others, each in the order of the model's modules (model/module-order.h); others
+ * have one group of all. */
 #ifndef LIB_RESHARD_NUMBERED_H
 #define LIB_RESHARD_NUMBERED_H
 

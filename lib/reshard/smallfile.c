@@ -38,7 +38,8 @@ static const struct manifest_file *listed(const struct checkpoint *c, size_t i)
  * the weights. */
 static const char *made_text(const struct checkpoint *c, size_t i)
 {
-    if ((c->grown || c->source.reconfigured) && i < c->source.nsmall && !strcmp(c->source.small[i], CONFIG))
+    if ((c->grown || c->source.reconfigured) && i < c->source.nsmall &&
+        !strcmp(c->source.small[i], CONFIG))
         return c->source.config;
     if (c->sharded || i < c->source.nsmall)
         return NULL;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/ckpt/progress.h"
+#include "lib/ckpt/trained.h"
 
 enum schedule_kind {
     SCHEDULE_LINEAR,

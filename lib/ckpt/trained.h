@@ -1,9 +1,9 @@
-/* progress - how far the training is that a checkpoint of another trainer is of
+/* trained - how far the training is that a checkpoint of another trainer is of
  *
  * A source that was asked for the state of an optimizer (source.h) has this beside the
  * moments, as far as its files say it. */
-#ifndef LIB_CKPT_PROGRESS_H
-#define LIB_CKPT_PROGRESS_H
+#ifndef LIB_CKPT_TRAINED_H
+#define LIB_CKPT_TRAINED_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,10 +1,10 @@
-/* order - the numbers that an optimizer of PyTorch gives a model's parameters
+/* module-order - the numbers that an optimizer of PyTorch gives a model's parameters
  *
  * PyTorch numbers parameters in the order in which modules define them.  A family's
  * "order" lists the keys of its tensors so; neighbours in that list that belong to one
  * repeated section follow one another in each layer of it, and in each expert. */
-#ifndef LIB_MODEL_ORDER_H
-#define LIB_MODEL_ORDER_H
+#ifndef LIB_MODEL_MODULE_ORDER_H
+#define LIB_MODEL_MODULE_ORDER_H
 
 #include <stddef.h>
 

@@ -1,5 +1,5 @@
-/* order - the numbers that an optimizer of PyTorch gives a model's parameters */
-#include "lib/model/order.h"
+/* module-order - the numbers that an optimizer of PyTorch gives a model's parameters */
+#include "lib/model/module-order.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* progress - how far the training is that a checkpoint of another trainer is of */
-#include "lib/ckpt/progress.h"
+/* trained - how far the training is that a checkpoint of another trainer is of */
+#include "lib/ckpt/trained.h"
 
 #include <math.h>
 #include <stdlib.h>
