@@ -287,6 +287,7 @@ ok "in a pipeline those in flight" test "$(mem-estimate train --weights bf16 --s
     --offload activations --json llama-3-8b.json | grep -o '"host":[0-9]*' | cut -d: -f2 | tr '\n' ' ')" = "$((2 * 16 << 26)) $((16 << 26)) "
 while read -r framework options said; do
     # shellcheck disable=SC2086 # words are wanted
+    # shellcheck disable=SC2046 # words are wanted
     run mem-estimate train --framework "$framework" --seq 512 $(printf '%s' "$options" | tr , ' ' | tr + ,) llama-3-8b.json
     status_is 1 "$framework has no $options"
     out_has "--framework $framework: $said" "and that is said"

@@ -70,6 +70,19 @@ for how in "--sp 2" "--sp 3 --sp-mode ring --dp 2" "--dp 2 --micro-batch 2 --zer
     ok "KTO, $how: the log of one rank" same shift other 2e-5
 done
 
+# the head of whole texts is read by the first rank of a group alone
+classes() {
+    tp-run train -q --data "$data/labelled/bert-classify.jsonl" --seq 24 --pack none --global-batch 4 --steps 3 --lr 1e-2 --dropout 0 \
+        --threads 1 --save-every 0 "$@" "$data/models/bert-classify"
+}
+classes --log texts
+for how in "--sp 2 --zero 2" "--sp 2 --dp 2 --zero 3"; do
+    rm -f other
+    # shellcheck disable=SC2086
+    classes --log other $how
+    ok "classes of texts, $how: the log of one rank" same texts other 2e-5
+done
+
 # ---- going on ----
 
 train --steps 2 --save-every 2 -o run --sp 2 --dp 2 --zero 1 "$model"

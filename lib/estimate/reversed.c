@@ -316,7 +316,7 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
         optimizer_deal(o->optimizer, p, &u, i, size, share);
         add_slots(&t, p, &u, i, o->optimizer, matrix, share, rank % size);
         all += u.v[i].n;
-        summed += u.v[i].summed ? u.v[i].n : 0;
+        summed += u.v[i].apart ? u.v[i].n : 0;
     }
     t.weights = stage >= 3 ? t.owned : all;
     t.gathered = stage >= 3 ? reads.room : 0;

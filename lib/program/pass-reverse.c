@@ -90,6 +90,7 @@ static void emit_gradient(struct reverse *r, enum op op, int w, int n, const int
     if (!program_trains(r->p, w))
         return;
     inst = build_emit_plain(r->b, op, its->rows * its->cols, DTYPE_F32, ROWS_ONE);
+    its->by_some |= like.rows == ROWS_ONE && r->p->mesh.size[MESH_SP] > 1;
     dst = inst->dst;
     *inst = r->inst;
     inst->op = op;

@@ -66,6 +66,7 @@ struct weight {
     enum adapter_part part; /* of that; TENSOR is then the adapted weight */
     bool summed; /* its gradient must be summed over the tensor group, over all replicas
                     of each element */
+    bool by_some; /* only some of the ranks that share a sequence make its gradient */
 };
 
 /* A rotary table: pair i at position p is rotated by p * inv_freq[i] (RoFormer, Su et

@@ -39,6 +39,11 @@ static bool has_ties(const struct model *m, size_t tensor)
     return false;
 }
 
+static bool is_apart(const struct weight *w)
+{
+    return w->summed || w->by_some;
+}
+
 void units_find(struct units *u, const struct program *p, const bool *trains)
 {
     int *part = xmalloc(((size_t)p->nweights + 1) * sizeof(*part)), last = -1;
@@ -61,10 +66,10 @@ void units_find(struct units *u, const struct program *p, const bool *trains)
             continue;
         alone[i] |= !p->weight[i].adapter && has_ties(p->model, p->weight[i].tensor);
         if (last < 0 || alone[i] || alone[last] || part[i] != part[last] ||
-            p->weight[i].summed != p->weight[last].summed)
+            is_apart(&p->weight[i]) != is_apart(&p->weight[last]))
             u->v[u->n++] = (struct weight_unit){ .first = i,
                                                  .at = at,
-                                                 .summed = p->weight[i].summed };
+                                                 .apart = is_apart(&p->weight[i]) };
         u->of[i] = u->n - 1;
         u->v[u->n - 1].end = i + 1;
         u->v[u->n - 1].n += n;
@@ -222,7 +227,7 @@ void units_makes(struct unit_stays *s, const struct units *u, const struct progr
     for (int i = p->nforward; i < p->ninsts; i++)
         need(span, u, p, i, p->value[p->inst[i].dst].gradient - 1);
     for (int i = 0; i < u->n; i++)
-        if (u->v[i].summed)
+        if (u->v[i].apart)
             span[i] = (struct unit_stay){ 0 };
     add_spans(s, u, span, false);
     place(s, u, NULL);

@@ -7,7 +7,8 @@
  * one is tied, is a unit of its own, so that all stages that have it deal it alike.
  * Weights whose gradient is summed over the tensor group, too, are units apart from
  * others: that sum is made once a step, since ranks of the group do not end a unit
- * between the same collectives. */
+ * between the same collectives.  So are those whose gradient only some of the ranks
+ * make that share a sequence. */
 #ifndef LIB_PROGRAM_UNITS_H
 #define LIB_PROGRAM_UNITS_H
 
@@ -16,7 +17,7 @@
 struct weight_unit {
     int first, end; /* weights [first, end); those that are trained are in it */
     uint64_t at, n; /* trained elements in the units before it, and in it */
-    bool summed;    /* as in struct weight */
+    bool apart;     /* its weights are .summed or made .by_some */
 };
 
 struct units { /* {0} is empty */
@@ -62,7 +63,7 @@ void unit_images_clear(struct unit_images *m);
  * another program than that of M, with the same weights. */
 void units_reads(struct unit_stays *s, const struct units *u, const struct program *p,
                  const struct unit_images *m);
-/* When the reverse of P makes the gradients of each unit that is not .summed. */
+/* When the reverse of P makes the gradients of each unit that is not .apart. */
 void units_makes(struct unit_stays *s, const struct units *u, const struct program *p);
 void unit_stays_clear(struct unit_stays *s);
 

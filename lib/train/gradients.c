@@ -111,15 +111,15 @@ static int make_tree(struct gradients *g, int levels, struct err *err)
     return 0;
 }
 
-/* Makes the room for the gradients of units, and those of units that are summed over
- * the tensor group at the end of a step. */
+/* Makes the room for the gradients of units, and those of units that are summed
+ * at the end of a step. */
 static int make_rooms(struct gradients *g, struct err *err)
 {
     struct parameters *p = g->p;
 
     units_makes(&g->makes, &p->units, p->program);
     for (int u = 0; u < p->units.n; u++)
-        g->napart += p->units.v[u].summed ? p->units.v[u].n : 0;
+        g->napart += p->units.v[u].apart ? p->units.v[u].n : 0;
     if (g->makes.room) {
         g->made =
             p->ops->alloc(p->device, g->makes.room * sizeof(float), "gradients", err);
@@ -158,7 +158,7 @@ static void find_into(struct gradients *g)
     for (int k = 0; k < g->makes.n; k++)
         aim(g, g->makes.v[k].unit, g->made + g->makes.v[k].at);
     for (int u = 0; u < p->units.n && parameters_sums_late(p); u++)
-        if (p->units.v[u].summed) {
+        if (p->units.v[u].apart) {
             aim(g, u, g->apart + apart);
             apart += p->units.v[u].n;
         }
@@ -505,7 +505,7 @@ static int sum_in_order(struct gradients *g, struct err *err)
         float *x =
             parameters_sums_late(p) ? g->into[unit->first] : p->gradient + unit->at;
 
-        if (parameters_sums_late(p) && !unit->summed)
+        if (parameters_sums_late(p) && !unit->apart)
             continue;
         if (scatter(g, u, x, err) < 0 ||
             (parameters_sums_late(p) && collect(g, u, x, p->sum, true, err) < 0))

@@ -40,7 +40,7 @@ struct gradients {
     uint64_t sums;           /* elements: of all that are trained, or of this rank's */
     struct unit_stays makes; /* of stages 2 and 3 */
     float *made;             /* [makes.room] */
-    float *apart;            /* [napart]: of their units that are .summed */
+    float *apart;            /* [napart]: of their units that are .apart */
     uint64_t napart;
     float *room; /* [nroom]: what comes from another rank, or one whole tensor */
     uint64_t nroom;
