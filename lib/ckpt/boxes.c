@@ -127,7 +127,9 @@ int boxes_new(const struct boxes **out, struct pool *pool, int ndim,
         kept[i] = r[i].box;
         highest[i] = i && highest[i - 1] > r[i].high ? highest[i - 1] : r[i].high;
     }
-    *made = (struct boxes){ ndim, shape, kept, used, highest };
+    *made = (struct boxes){
+        .ndim = ndim, .shape = shape, .box = kept, .n = used, .highest = highest
+    };
     *out = made;
     ret = 0;
 out:
