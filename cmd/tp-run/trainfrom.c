@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/ckpt/trained.h"
+#include "lib/ckpt/trainprogress.h"
 #include "lib/model/decay.h"
 
 static const double RATE_NOISE = 1e-6; /* of a rate that was printed, relative */
@@ -41,11 +41,6 @@ static bool has_schedule(const struct train *t)
 
 /* ---- groups ---- */
 
-static bool same(double a, double b)
-{
-    return a == b || (isnan(a) && isnan(b));
-}
-
 /* Takes VALUE, which all groups have, for the setting OPTION at TO, unless it is
  * given. */
 static void take(const struct train *t, const char *option, double *to, double value)
@@ -69,12 +64,14 @@ static int check_groups(const struct progress *p, const char *path, struct err *
         if (isnan(x->rate))
             return err_set(err, ERR_INPUT, "%s: a group of parameters without a rate",
                            path);
-        if (!same(x->beta1, first->beta1) || !same(x->beta2, first->beta2) ||
-            !same(x->eps, first->eps))
+        if (!progress_alike(x->beta1, first->beta1) ||
+            !progress_alike(x->beta2, first->beta2) ||
+            !progress_alike(x->eps, first->eps))
             return err_set(err, ERR_NO,
                            "%s: groups of parameters with different betas or eps",
                            path);
-        if (!same(x->rate, first->rate) || !same(x->first_rate, first->first_rate))
+        if (!progress_alike(x->rate, first->rate) ||
+            !progress_alike(x->first_rate, first->first_rate))
             return err_set(err, ERR_NO, "%s: groups of parameters with different rates",
                            path);
     }

@@ -11,7 +11,7 @@
 #include <stddef.h>
 
 #include "lib/base/pool.h"
-#include "lib/ckpt/trained.h"
+#include "lib/ckpt/trainprogress.h"
 #include "lib/ckpt/source.h"
 #include "lib/ckpt/unpickle.h"
 

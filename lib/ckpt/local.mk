@@ -17,7 +17,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/npy.c %D%/npy.h \
     %D%/numberedstate.c %D%/numberedstate.h \
     %D%/outdir.c %D%/outdir.h \
-    %D%/trained.c %D%/trained.h %D%/trainerstate.c %D%/trainerstate.h \
+    %D%/trainprogress.c %D%/trainprogress.h %D%/trainerstate.c %D%/trainerstate.h \
     %D%/pickle.c %D%/pickle.h %D%/pickler.c %D%/pickler.h \
     %D%/rankfiles.c %D%/rankfiles.h \
     %D%/records.c %D%/records.h \

@@ -17,7 +17,7 @@
 #include "lib/base/err.h"
 #include "lib/base/pool.h"
 #include "lib/ckpt/boxes.h"
-#include "lib/ckpt/trained.h"
+#include "lib/ckpt/trainprogress.h"
 #include "lib/ckpt/tensor.h"
 
 struct safetensors;

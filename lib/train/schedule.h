@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "lib/base/err.h"
-#include "lib/ckpt/trained.h"
+#include "lib/ckpt/trainprogress.h"
 
 enum schedule_kind {
     SCHEDULE_LINEAR,

@@ -1,5 +1,5 @@
-/* trained - how far the training is that a checkpoint of another trainer is of */
-#include "lib/ckpt/trained.h"
+/* trainprogress - how far the training is that a checkpoint of another trainer is of */
+#include "lib/ckpt/trainprogress.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ void progress_set(struct progress_group *g, const char *setting,
     }
 }
 
-static bool same(double a, double b)
+bool progress_alike(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
@@ -99,9 +99,11 @@ size_t progress_find_group(struct progress *p, const struct progress_group *g)
     for (size_t i = 0; i < p->ngroups; i++) {
         const struct progress_group *x = &p->group[i];
 
-        if (same(x->rate, g->rate) && same(x->first_rate, g->first_rate) &&
-            same(x->beta1, g->beta1) && same(x->beta2, g->beta2) &&
-            same(x->eps, g->eps) && same(x->decay, g->decay) && x->within == g->within)
+        if (progress_alike(x->rate, g->rate) &&
+            progress_alike(x->first_rate, g->first_rate) &&
+            progress_alike(x->beta1, g->beta1) && progress_alike(x->beta2, g->beta2) &&
+            progress_alike(x->eps, g->eps) && progress_alike(x->decay, g->decay) &&
+            x->within == g->within)
             return i;
     }
     return add_group(p, *g);

@@ -1,9 +1,9 @@
-/* trained - how far the training is that a checkpoint of another trainer is of
+/* trainprogress - how far the training is that a checkpoint of another trainer is of
  *
  * A source that was asked for the state of an optimizer (source.h) has this beside the
  * moments, as far as its files say it. */
-#ifndef LIB_CKPT_TRAINED_H
-#define LIB_CKPT_TRAINED_H
+#ifndef LIB_CKPT_TRAINPROGRESS_H
+#define LIB_CKPT_TRAINPROGRESS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,6 +55,8 @@ struct progress {
 
 void progress_init(struct progress *p);
 void progress_clear(struct progress *p);
+/* Are A and B equal, or both unknown (NaN)? */
+bool progress_alike(double a, double b);
 /* Appends the group that the dictionary GROUP describes.  ERR_INPUT, which names PATH,
  * when it is none. */
 MUST_CHECK int progress_add_group(struct progress *p, const struct pickled *group,
