@@ -320,9 +320,13 @@ static void encode_cache_int4(const struct format_codes *c, uint64_t row,
 
 /* ---- the table ---- */
 
-#define PLAIN(ID, word, size)                                                         \
-    [FORMAT_##ID] = { #word, FORMAT_PLAIN, DTYPE_##ID, 1, size, false, 0, SCALE_NONE, \
-                      0,     widen_##word, NULL }
+#define PLAIN(ID, word, size)               \
+    [FORMAT_##ID] = { .name = #word,        \
+                      .axis = FORMAT_PLAIN, \
+                      .type = DTYPE_##ID,   \
+                      .numbers = 1,         \
+                      .bytes = size,        \
+                      .widen = widen_##word }
 const struct format_row format_table[FORMAT_COUNT] = {
     PLAIN(F32, f32, 4),
     PLAIN(BF16, bf16, 2),
