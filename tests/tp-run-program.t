@@ -107,6 +107,18 @@ out_has "bf16 replicated = attention(" "what products alone read is bf16 with --
 ok "and residual streams are not" sh -c '! grep -q "bf16 replicated = add(" out'
 run tp-run program --pass types "$bard"
 ok "nothing is without it" test "$(grep '^total: ' out | cut -d, -f2-)" = "$(cat costs)"
+# DeepSeek-AI 2024, "DeepSeek-V2", section 2.1.2: training has keys and values of each head, 12 + 6 columns and not 24 + 20
+latent=$data/models/deepseek-v2
+for tokens in 2 64; do
+    tp-run program --train --tokens $tokens "$latent" | sed -n 's/.*= attention(.*FLOPs \([0-9]*\).*/\1/p' | sort -u > out
+    out_is $((2 * 6 * (8 + 4 + 6) * tokens / 2)) "latent attention trains in its expanded form, $tokens tokens"
+done
+awk 'BEGIN { for (i = 0; i < 3; i++) { printf "{\"ids\":["; for (k = 0; k < 24; k++) printf "%s%d", k ? "," : "", 3 + (i * 31 + k * k * 7 + k * 11) % 60
+    print "]}" } }' > ids.jsonl
+tp-run score --json --input ids.jsonl "$latent" | sed -n 's/.*"nll":\([0-9.]*\).*/\1/p' | awk '{ s += $1 } END { printf "%.9f", s / NR }' > absorbed
+tp-run train -q --data ids.jsonl --seq 24 --pack none --global-batch 3 --steps 1 --threads 1 --save-every 0 --log expanded "$latent"
+ok "its loss is that of the absorbed form, which scores" near "$(cat absorbed)" \
+    "$(sed -n 's/.*"type":"step".*"loss":\([0-9.]*\).*/\1/p' expanded)" 1e-6
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
 err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, split, types, fuse, lifetimes, chunks" "with those that are"

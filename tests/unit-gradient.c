@@ -42,7 +42,7 @@ struct job {
     const void *source; /* of two stacks: NSOURCE ids, or features */
     size_t nsource;
     int threads;
-    bool differences, training; /* the lines that training runs */
+    bool differences, absorbed; /* the lines that training does not run */
     double dropout;
     uint64_t seed, token; /* of it */
     struct recompute_plan recompute;
@@ -115,7 +115,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
 {
     struct program_options options = { .tail = TAIL_NLL,
                                        .reverse = true,
-                                       .training = job->training,
+                                       .training = !job->absorbed,
                                        .recompute = job->recompute,
                                        .dropout = job->dropout };
     struct engine_limits limits = { .tokens = job->n,
@@ -409,7 +409,7 @@ enum { ATTENTION = 1, FULL = 2, PRODUCTS = 4, FIRST = 8 };
 static const struct layout {
     const char *name;
     int tp, pp, threads;
-    bool training;
+    bool absorbed;
     int again;
     int sp, across, ep;
 } layouts[] = {
@@ -419,8 +419,8 @@ static const struct layout {
     { "tp 3", 3, 1, 1, false, FULL, 1, 1, 1 },
     { "pp 2", 1, 2, 1, false, 0, 1, 1, 1 },
     { "tp 2 pp 2", 2, 2, 1, false, FULL, 1, 1, 1 },
-    { "one rank, lines of training", 1, 1, 1, true, FULL, 1, 1, 1 },
-    { "tp 2, lines of training", 2, 1, 1, true, 0, 1, 1, 1 },
+    { "one rank, lines of generation", 1, 1, 1, true, FULL, 1, 1, 1 },
+    { "tp 2, lines of generation", 2, 1, 1, true, 0, 1, 1, 1 },
     { "sp 2", 1, 1, 1, false, FULL, 2, 2, 1 },
     { "tp 2 sp 2 pp 2", 2, 2, 1, false, 0, 2, 2, 1 },
     { "sp 3", 1, 1, 1, false, 0, 3, 3, 1 },
@@ -523,9 +523,9 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
     double off;
     int sig, ret;
 
-    if (l->training && !strstr(model_family_text(m), "training"))
+    if (l->absorbed && !strstr(model_family_text(m), "training"))
         return;
-    job->training = l->training;
+    job->absorbed = l->absorbed;
     if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
         model_check_mesh(m, &job->mesh, &err) < 0)
         return;

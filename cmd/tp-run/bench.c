@@ -601,8 +601,9 @@ static struct program_options options_of(const struct bench *b)
 
 static int choose_backend(const struct bench *b, struct err *err)
 {
-    const struct program_options options[] = { options_of(b),
-                                               { .tail = TAIL_NLL, .reverse = true } };
+    const struct program_options options[] = {
+        options_of(b), { .tail = TAIL_NLL, .reverse = true, .training = true }
+    };
 
     return session_choose(b->session, options, b->train ? 2 : 1, err);
 }

@@ -27,6 +27,7 @@ static int build(struct program **out, const struct model *m, const struct mesh 
 {
     struct program_options reverse = { .tail = TAIL_NLL,
                                        .reverse = true,
+                                       .training = true,
                                        .deterministic = r->deterministic,
                                        .pass = r->pass,
                                        .dropout = -1 };

@@ -885,6 +885,7 @@ static struct program_options options_of(const struct train *t)
 {
     return (struct program_options){ .tail = trainer_tail(t->loss),
                                      .reverse = true,
+                                     .training = true,
                                      .deterministic = t->o.deterministic,
                                      .rounded = t->o.compute == COMPUTE_BF16,
                                      .half = t->o.compute == COMPUTE_F16,

@@ -217,7 +217,9 @@ static int save_and_evaluate(struct work *w, bool save, bool eval, struct err *e
 /* On rank 0: counts FLOPs for a single rank, so they do not depend on the layout. */
 static int open_count(struct work *w, struct err *err)
 {
-    const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
+    const struct program_options options = { .tail = TAIL_NLL,
+                                             .reverse = true,
+                                             .training = true };
     const struct mesh one = { .size = { 1, 1, 1, 1, 1 }, .nranks = 1 };
     const int coord[MESH_NAXES] = { 0 };
 

@@ -113,6 +113,7 @@ static const struct program *program_at(struct reversed_programs *known,
     const bool rounds = o->compute_bytes == sizeof(uint16_t);
     const struct program_options options = { .tail = TAIL_NLL,
                                              .reverse = true,
+                                             .training = true,
                                              .rounded = rounds && !o->half,
                                              .half = rounds && o->half,
                                              .recompute = plan,

@@ -120,6 +120,7 @@ static int make_scored(const struct trainer *t, struct trainer_stage *s,
     const bool counts = is_counted(t);
     const struct program_options options = {
         .tail = counts ? TAIL_LOGITS : trainer_tail(t->options.loss),
+        .training = true, /* the lines, and so the weights, of a step */
         .whole = t->mesh.size[MESH_SP] > 1,
         .deterministic = t->options.deterministic,
         .rounded = t->options.compute == FORMAT_BF16,
@@ -421,6 +422,7 @@ static int build_programs(struct trainer *t, const struct model *m, struct err *
     const struct trainer_options *o = &t->options;
     const struct program_options program = { .tail = trainer_tail(o->loss),
                                              .reverse = true,
+                                             .training = true,
                                              .split = trainer_splits(&t->table),
                                              .deterministic = o->deterministic,
                                              .rounded = o->compute == FORMAT_BF16,
