@@ -379,7 +379,8 @@ static void trim(struct grammar *g, struct grammar_cursor *c)
     if (c->turn != g->turn)
         c->n = c->from = 0;
     kept = c->n - c->from < KEPT ? c->n - c->from : KEPT;
-    if (terms_trim(g->terms, c->term + (c->n - kept), c->n ? kept + 1 : 0)) {
+    if (terms_trim(g->terms, c->n ? c->term + (c->n - kept) : NULL,
+                   c->n ? kept + 1 : 0)) {
         g->turn++;
         if (g->nindex)
             clear_masks(g);
