@@ -500,16 +500,16 @@ fuzz:
 # one target's failure hides no other's
 fuzz-engine:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-fuzz TREE_FLAGS="--without-cuda CC=clang CPPFLAGS=-DLIBFUZZER \
-	    CFLAGS='$(sanitize) -fsanitize=fuzzer-no-link'"
-	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
-	failed=; for n in $(fuzz_names); do \
-	    echo "fuzz-$$n" && mkdir -p found/$$n && ./tests/fuzz/fuzz-$$n \
+	    CFLAGS='$(filter-out -fexpensive-optimizations,$(sanitize)) -fsanitize=fuzzer-no-link'"
+	cd build-fuzz && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" LDFLAGS=-fsanitize=fuzzer $(fuzz_programs) && \
+	rm -f fuzz-failed && printf '%s\n' $(fuzz_names) | xargs -P "$$(nproc)" -I NAME $(SHELL) -c \
+	    'mkdir -p found/NAME && ./tests/fuzz/fuzz-NAME \
 	        -print_final_stats=1 -max_total_time=$(FUZZ_SECONDS) $(FUZZ_RUNS:%=-runs=%) -seed=$(FUZZ_SEED) \
-	        -artifact_prefix=crash-$$n- \
-	        found/$$n tests/fuzz/corpus/$$n > fuzz-$$n.log 2>&1 || \
-	        { tail -n 40 fuzz-$$n.log; failed="$$failed $$n"; }; \
-	    grep -e executed_units fuzz-$$n.log; done; \
-	test -z "$$failed" || { echo "failed:$$failed"; exit 1; }
+	        -artifact_prefix=crash-NAME- \
+	        found/NAME tests/fuzz/corpus/NAME > fuzz-NAME.log 2>&1 || echo NAME >> fuzz-failed; \
+	    echo "fuzz-NAME: $$(grep executed_units fuzz-NAME.log)"'; \
+	if test -s fuzz-failed; then for n in $$(cat fuzz-failed); do \
+	    tail -n 40 fuzz-$$n.log; echo "failed: fuzz-$$n"; done; exit 1; fi
 
 fuzz-driver: asan-tree
 	cd build-asan && $(MAKE) $(AM_MAKEFLAGS) -j"$$(nproc)" $(fuzz_programs) && \
