@@ -1,6 +1,10 @@
 /* meshopt - the options that name a mesh, the same in every program */
 #include "cmd/meshopt.h"
 
+#include <string.h>
+
+#include "lib/base/str.h"
+
 int mesh_from_options(struct mesh *out, const struct mesh_options *m,
                       const struct mesh *base, struct err *err)
 {
@@ -29,5 +33,27 @@ int mesh_from_options(struct mesh *out, const struct mesh_options *m,
     out->keep_vocab = m->keep_vocab;
     if (m->keep_vocab)
         out->pad_vocab = 0;
+    return 0;
+}
+
+int mesh_parse_sp_mode(int *across, const char *mode, int sp, struct err *err)
+{
+    static const char both[] = "ulysses=";
+    uint64_t n;
+
+    if (!mode || !strcmp(mode, "ulysses"))
+        *across = sp;
+    else if (!strcmp(mode, "ring"))
+        *across = 1;
+    else if (strncmp(mode, both, strlen(both)) != 0 ||
+             !str_u64(mode + strlen(both), &n) || n == 0)
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode: expected ulysses, ring or ulysses=N, not '%s'",
+                       mode);
+    else if (n > (uint64_t)sp || (uint64_t)sp % n)
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode %s: sp is %d, which is not a multiple", mode, sp);
+    else
+        *across = (int)n;
     return 0;
 }

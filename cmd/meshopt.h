@@ -53,4 +53,10 @@ static inline bool mesh_is_given(const struct mesh_options *m)
 MUST_CHECK int mesh_from_options(struct mesh *out, const struct mesh_options *m,
                                  const struct mesh *base, struct err *err);
 
+/* *ACROSS = the ranks among which --sp-mode MODE divides heads, of SP that share a
+ * sequence: all of them (ulysses, and NULL), one (ring), or N (ulysses=N), of whose
+ * groups a ring is made. */
+MUST_CHECK int mesh_parse_sp_mode(int *across, const char *mode, int sp,
+                                  struct err *err);
+
 #endif

@@ -76,8 +76,10 @@ done
 
 # ---- memory ----
 
-for how in gpipe zb-h1 zb-h2; do
+for how in gpipe zb-h1 zb-h2 interleaved "zb-v --dp 2 --zero 2" "dualpipev --sp 2 --sp-mode ring"; do
+    # shellcheck disable=SC2086 # words
     train --steps 1 --save-every 0 --json --pp 2 --pipeline $how "$model" > out
+    # shellcheck disable=SC2086
     mem-estimate train --framework tp-run --runtime 0 --seq 24 --micro-batch 1 --global-batch 4 --pp 2 --schedule $how --json "$model" > estimate
     ok "mem-estimate foretells the bytes of $how" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
         "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"

@@ -138,9 +138,24 @@ while read -r name how; do
 done << END
 llama-gqa --mesh sp=2
 llama-gqa --mesh sp=3,dp=2 --zero 3
+llama-gqa --mesh sp=3,dp=2 --sp-mode ring --zero 2
+llama-gqa --mesh sp=4,tp=2 --sp-mode ulysses=2
 mixtral --mesh ep=3,sp=2 --zero 2
 mixtral --mesh ep=2,dp=2,tp=2 --zero 1
 END
+
+for how in "--sp 2" "--sp 3 --sp-mode ring"; do
+    # shellcheck disable=SC2086
+    tp-run train --data ids.jsonl --seq 21 --global-batch 1 --steps 1 --threads 1 --save-every 0 --report-memory $how "$model" 2>&1 > /dev/null |
+        sed -n 's/.*"activations":\([0-9]*\).*/\1/p' | awk '{ printf "%.2f KiB\n", $1 / 1024 }' | sort -u > kept
+    # shellcheck disable=SC2086
+    tp-run train -n --data ids.jsonl --seq 21 --global-batch 1 --steps 1 --threads 1 $how "$model" |
+        sed -n 's/^stage.*, \(.*\) for each micro-batch.*/\1/p' > planned
+    ok "a dry run counts the activations of $how" sh -c "test -s kept && cmp kept planned"
+done
+run mem-estimate train --sp 2 --sp-mode ring "$model"
+status_is 2 "mem-estimate has tp-run's ways to share a sequence"
+err_has "--sp-mode ring: is of --framework=tp-run" "which is said"
 
 run train --sp 2 --deterministic "$model"
 status_is 2 "sums over tokens depend on sp"

@@ -368,6 +368,8 @@ static void set_start(struct planner_options *p, struct request *r, int batch,
     p->all_memory = r->gpu_memory;
     p->start = r->memory;
     p->start.inflight = NULL;
+    p->start.nstages = 0; /* the planner has stages of one chunk */
+    p->start.across = 0;
     if (!p->start.weights && (!train || p->start.lora_rank))
         p->stored = r->stored;
     if (!p->start.weights && !p->stored)

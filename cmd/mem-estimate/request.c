@@ -593,6 +593,26 @@ static int cut_stages(struct request *r, struct err *err)
     return ret;
 }
 
+/* The stages of each rank of tp-run, and what is in flight on them under T. */
+static void find_flights(struct request *r, const struct action_table *t)
+{
+    const size_t bytes = sizeof(int) * (size_t)t->stages;
+    struct memory_options *m = &r->memory;
+
+    m->nstages = 0;
+    if (!m->train || m->framework != FRAMEWORK_TP_RUN || t->chains > 1)
+        return;
+    r->rank_of = xrealloc(r->rank_of, bytes);
+    r->flights = xrealloc(r->flights, bytes);
+    for (int s = 0; s < t->stages; s++) {
+        r->rank_of[s] = t->rank_of[s];
+        r->flights[s] = action_in_flight(&t->row[t->rank_of[s]], s);
+    }
+    m->rank_of = r->rank_of;
+    m->flights = r->flights;
+    m->nstages = t->stages;
+}
+
 int request_settle(struct request *r, struct err *err)
 {
     int pp = r->memory.mesh.size[MESH_PP];
@@ -604,7 +624,9 @@ int request_settle(struct request *r, struct err *err)
 
     for (int s = 0; s < pp; s++)
         one[s] = 1;
-    if (derive_batch(r, err) < 0)
+    if (derive_batch(r, err) < 0 ||
+        mesh_parse_sp_mode(&r->memory.across, r->sp_mode, r->memory.mesh.size[MESH_SP],
+                           err) < 0)
         goto out;
     if (r->runtime_follows)
         r->memory.runtime = default_runtime(r->memory.mesh.nranks);
@@ -618,6 +640,7 @@ int request_settle(struct request *r, struct err *err)
     r->memory.fold = memory_fold((enum order)r->schedule);
     r->memory.chunks = r->chunks;
     r->memory.split = order_splits((enum order)r->schedule);
+    find_flights(r, &t);
     ret = pipe_simulate(&result, &t, &times, err);
     if (ret == 0) {
         r->inflight = xrealloc(r->inflight, sizeof(*r->inflight) * (size_t)pp);
@@ -656,6 +679,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
         { o->eager, "eager" },
         { o->dropout, "dropout" },
         { o->sequence_parallel, "sequence-parallel" },
+        { o->sp_mode, "sp-mode" },
         { o->etp > 0, "etp" },
         { o->lora, "lora" },
         { o->freeze, "freeze" },
@@ -685,7 +709,7 @@ static bool is_detailed(const struct request_options *o)
                   o->lora || o->freeze || o->only;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
-                  o->cache_tokens || o->threads || o->backend_given;
+                  o->cache_tokens || o->threads || o->backend_given || o->sp_mode;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
@@ -701,6 +725,9 @@ static int check_engine(const struct request_options *o, struct err *err)
     if (o->threads && other)
         return err_set(err, ERR_USAGE, "--threads %d: are of --framework=tp-run",
                        o->threads);
+    if (o->sp_mode && other)
+        return err_set(err, ERR_USAGE, "--sp-mode %s: is of --framework=tp-run",
+                       o->sp_mode);
     if (o->backend_given && other)
         return err_set(err, ERR_USAGE, "--backend %s: is of --framework=tp-run",
                        backend_names[o->backend]);
@@ -910,9 +937,11 @@ int request_open(struct request *r, const struct cmd *cmd,
         set_batch(r, o, err) < 0 || set_training(r, o, err) < 0 ||
         set_device(r, o, err) < 0 || set_backend(r, err) < 0)
         goto fail;
+    r->sp_mode = o->sp_mode;
     r->schedule = o->schedule;
     r->chunks = o->model_chunks ? o->model_chunks
-                : order_interleaves((enum order)o->schedule)
+                : order_interleaves((enum order)o->schedule) &&
+                        !(train && r->memory.framework == FRAMEWORK_TP_RUN)
                     ? 1
                     : order_chunks((enum order)o->schedule);
     if (request_settle(r, err) < 0)
@@ -928,6 +957,8 @@ void request_close(struct request *r)
     summary_close(&r->summary);
     free(r->stored);
     free(r->inflight);
+    free(r->rank_of);
+    free(r->flights);
     free(r->stages);
     free(r->measured);
     free(r->lora_targets);

@@ -14,7 +14,7 @@
 struct request_options {
     struct mesh_options mesh;
     const char *weights, *compute, *kv_dtype, *grad_dtype, *lora, *saved, *freeze,
-        *only, *gpu, *recompute, *gpu_file, *family, *config;
+        *only, *gpu, *recompute, *gpu_file, *family, *config, *sp_mode;
     int gpus; /* ranks in all, 0: not given */
     int etp;  /* tensor ranks of an expert; 0: all */
     int micro_batch, micro_batches, global_batch, prefill, kv_block, cache_tokens, zero,
@@ -122,6 +122,7 @@ extern const char *const weight_words[], *const float_words[], *const cache_word
                     NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \
         REQUEST_ROW(OPT_FLAG, "dropout", &(r).dropout, NULL, NULL, NULL, NULL),        \
+        REQUEST_ROW(OPT_STRING, "sp-mode", &(r).sp_mode, "MODE", NULL, NULL, NULL),    \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
                     NULL, NULL)
 
@@ -144,7 +145,9 @@ struct request {
     enum dtype *stored;                 /* types of the checkpoint's tensors, or NULL */
     struct memory_options memory;
     uint64_t *inflight;
+    int *rank_of, *flights;   /* memory.rank_of and .flights */
     const char *stages_given; /* --stages, or NULL */
+    const char *sp_mode;      /* --sp-mode, or NULL */
     int *stages;              /* layers of each stage; NULL: even */
     bool by_memory;           /* --balance memory */
     int schedule, chunks;

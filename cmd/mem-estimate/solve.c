@@ -82,11 +82,14 @@ uint64_t requests_most(const struct request *request)
     uint64_t n;
 
     r.inflight = NULL;
+    r.rank_of = r.flights = NULL;
     r.stages = NULL;
     r.batch.number = 1;
     r.batch.global = 0;
     n = largest(&r, &r.batch.size, 1 << 24);
     free(r.inflight);
+    free(r.rank_of);
+    free(r.flights);
     free(r.stages);
     return n * (uint64_t)(r.memory.mesh.size[MESH_DP] * r.memory.mesh.size[MESH_EP]);
 }
@@ -449,6 +452,7 @@ char *ways_out_dup(const struct request *request)
     uint64_t n;
 
     r.inflight = NULL;
+    r.rank_of = r.flights = NULL;
     r.stages = NULL;
     n = largest_batch(&r, request->memory.micro_batch);
     if (n)
@@ -466,6 +470,8 @@ char *ways_out_dup(const struct request *request)
     if (n)
         str_addf(&out, "--seq %" PRIu64 "\n", n);
     free(r.inflight);
+    free(r.rank_of);
+    free(r.flights);
     free(r.stages);
     return out.s ? str_steal(&out) : NULL;
 }

@@ -326,32 +326,6 @@ static int open_tokenizer(struct session *s, struct err *err)
     return 0;
 }
 
-/* Parses --sp-mode: ulysses, ring, or ulysses=N, a ring of groups of N ranks that
- * exchange heads. */
-static int set_sp_mode(struct session *s, struct err *err)
-{
-    static const char both[] = "ulysses=";
-    const char *mode = s->opt.sp_mode ? s->opt.sp_mode : "ulysses";
-    int sp = s->mesh.size[MESH_SP];
-    uint64_t n;
-
-    if (!strcmp(mode, "ulysses"))
-        s->machine.across = sp;
-    else if (!strcmp(mode, "ring"))
-        s->machine.across = 1;
-    else if (strncmp(mode, both, strlen(both)) != 0 ||
-             !str_u64(mode + strlen(both), &n) || n == 0)
-        return err_set(err, ERR_USAGE,
-                       "--sp-mode: expected ulysses, ring or ulysses=N, not '%s'",
-                       mode);
-    else if (n > (uint64_t)sp || (uint64_t)sp % n)
-        return err_set(err, ERR_USAGE,
-                       "--sp-mode %s: sp is %d, which is not a multiple", mode, sp);
-    else
-        s->machine.across = (int)n;
-    return 0;
-}
-
 enum { SAMPLES = 64, SAMPLE = 4096 }; /* samples of a file: blocks, and bytes of each */
 
 /* Adds blocks of the file PATH, of SIZE bytes, spread from its beginning to its end. */
@@ -578,7 +552,8 @@ static int open_model(struct session *s, const char *path, struct err *err)
     if (mesh_from_options(&s->mesh, &opt->mesh, &s->checkpoint->mesh, err) < 0 ||
         model_check_mesh(s->checkpoint->model, &s->mesh, err) < 0)
         return -1;
-    if (set_sp_mode(s, err) < 0)
+    if (mesh_parse_sp_mode(&s->machine.across, opt->sp_mode, s->mesh.size[MESH_SP],
+                           err) < 0)
         return -1;
     if (opt->same_bits && s->machine.across < s->mesh.size[MESH_SP])
         return err_set(err, ERR_USAGE,

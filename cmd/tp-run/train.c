@@ -1051,7 +1051,7 @@ static int print_plan(const struct request *r, struct err *err)
             n += program_trains(p, k) ? some : 0;
         }
         bytes =
-            trainer_arena(p, (size_t)o->micro * (size_t)o->seq,
+            trainer_arena(p, s->machine.across, (size_t)o->micro * (size_t)o->seq,
                           (size_t)o->micro * train_source_most(t), (size_t)o->micro);
         count_bytes(t, p, &device, &host);
         program_free(p);

@@ -91,6 +91,12 @@ struct memory_options {
      * those that one micro-batch leaves on the whole stage. */
     const uint64_t *inflight;
     int chunks; /* model chunks of a stage; 0: as 1 */
+    /* Of tp-run train, whose ranks may have several stages each: the rank that has each
+     * and the most micro-batches in flight on it, [nstages].  0: one a rank. */
+    const int *rank_of, *flights;
+    int nstages;
+    int across; /* of tp-run train: ranks of sp among which heads are divided, of whose
+                   groups a ring is made; 0: all */
     bool split; /* gradients of inputs are made apart from those of weights */
     enum fold fold;
     uint64_t grad_bytes;

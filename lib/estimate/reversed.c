@@ -24,13 +24,16 @@ enum { SP_KINDS = 2 };       /* the first rank of sp has programs of its own */
 bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN &&
-           o->offload != OFFLOAD_PARAMS && o->fold == FOLD_NONE && o->chunks <= 1 &&
+           o->offload != OFFLOAD_PARAMS &&
+           (o->nstages || (o->fold == FOLD_NONE && o->chunks <= 1)) &&
            !o->sequence_parallel && !o->eager;
 }
 
 /* Micro-batches in flight on stage S. */
 static uint64_t in_flight(const struct memory_options *o, int s)
 {
+    if (o->nstages)
+        return (uint64_t)o->flights[s];
     return o->inflight ? (o->inflight[s] + WHOLE_STAGE - 1) / WHOLE_STAGE : 1;
 }
 
@@ -103,7 +106,8 @@ static bool trains_weight(const struct reversed_programs *known,
     return w->adapter ? w->part != ADAPTER_NORM : known->trained[w->tensor];
 }
 
-/* The program of the rank at COORD, borrowed from KNOWN; NULL with *err set. */
+/* The program of the rank at COORD, whose place in pp is a stage's, borrowed from
+ * KNOWN; NULL with *err set. */
 static const struct program *program_at(struct reversed_programs *known,
                                         const struct model *m,
                                         const struct memory_options *o,
@@ -208,7 +212,8 @@ static int add_engine(struct ledger *list, const struct program *p,
                                           .sequence = &group[MESH_SP],
                                           .expert = &group[MESH_EP],
                                           .pipe = &group[MESH_PP],
-                                          .across = o->mesh.size[MESH_SP],
+                                          .across = o->across ? o->across
+                                                              : o->mesh.size[MESH_SP],
                                           .trains = true };
     enum format *of = xcalloc((size_t)p->nweights + 1, sizeof(*of));
     bool *rounded = roundable_new(p);
@@ -366,17 +371,26 @@ static int foretell(struct held **held, const struct program *p, const bool *tra
     return held_foretell(held, &types, p, form, trains, err);
 }
 
-int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
-                  const struct model *m, const enum dtype *stored,
-                  const struct memory_options *o, const int coord[MESH_NAXES],
-                  struct err *err)
+/* What a rank has, by category, and of that on the host. */
+struct sums {
+    struct tally of[MEMORY_CATEGORIES], host;
+    uint64_t kernels; /* that the stages of a rank share */
+    bool over;
+};
+
+/* Adds what a rank has of the stage at COORD[MESH_PP] of O's mesh, whose pp is the
+ * number of stages. */
+static int add_stage(struct sums *sums, struct reversed_programs *known,
+                     const struct model *m, const enum dtype *stored,
+                     const struct memory_options *o, const int coord[MESH_NAXES],
+                     struct err *err)
 {
-    const uint64_t sp = (uint64_t)o->mesh.size[MESH_SP];
-    const uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] =
-                                           (o->micro_batch * o->seq + sp - 1) / sp,
-                                       [ROWS_ONE] = o->micro_batch };
-    struct tally sum[MEMORY_CATEGORIES] = { 0 }, host = { 0 };
-    uint64_t *offset, arena = 0, weights = 0, beside = 0;
+    const bool shares = o->mesh.size[MESH_SP] > 1 || o->mesh.size[MESH_EP] > 1;
+    const uint64_t most[ROWS_MOST] = {
+        [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
+    };
+    struct tally *const sum = sums->of, *const host = &sums->host;
+    uint64_t *offset, arena = 0, weights = 0, beside = 0, kernels;
     struct ledger list = { 0 };
     struct reversed_trained trained;
     bool *trains;
@@ -412,11 +426,12 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
             free(held);
             return -1;
         }
-        beside = ledger_sum(&list, LEDGER_DEVICE) - ledger_of(&list, "activations") -
-                 ledger_of(&list, "kernels");
-        tally_add(&sum[MEMORY_WORKING], ledger_of(&list, "kernels"));
+        arena = ledger_of(&list, "activations");
+        kernels = ledger_of(&list, "kernels");
+        beside = ledger_sum(&list, LEDGER_DEVICE) - arena - kernels;
+        sums->kernels = kernels > sums->kernels ? kernels : sums->kernels;
     }
-    if (!o->threads && (sp > 1 || o->mesh.size[MESH_EP] > 1)) {
+    if (!o->threads && shares) {
         struct memory_options one = *o;
 
         one.threads = 1;
@@ -425,37 +440,66 @@ int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
             free(held);
             return -1;
         }
+        arena = ledger_of(&list, "activations");
         beside = ledger_of(&list, "exchange") + ledger_of(&list, "expert_rows");
     }
     free(trains);
     free(held);
-    offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
-    ok &= program_arena(p, most, offset, &arena);
-    free(offset);
+    if (!list.n) {
+        offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
+        ok &= program_arena(p, most, offset, &arena);
+        free(offset);
+    }
     tally_add(&sum[MEMORY_WEIGHTS],
               weights + trained.weights * sizeof(float) + trained.copies);
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
-    tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_OPTIMIZER],
+    tally_add(o->offload == OFFLOAD_OPTIMIZER ? host : &sum[MEMORY_OPTIMIZER],
               trained.slots * sizeof(float));
-    tally_add(o->offload == OFFLOAD_OPTIMIZER ? &host : &sum[MEMORY_WORKING],
+    tally_add(o->offload == OFFLOAD_OPTIMIZER ? host : &sum[MEMORY_WORKING],
               trained.room * sizeof(float));
     if (o->offload == OFFLOAD_OPTIMIZER && !o->threads)
-        tally_add(&host, trained.local * sizeof(float));
-    tally_add(&sum[MEMORY_RUNTIME], o->runtime);
+        tally_add(host, trained.local * sizeof(float));
     for (uint64_t i = 0; i < in_flight(o, coord[MESH_PP]); i++) {
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
         tally_add(&sum[MEMORY_WORKING], beside);
     }
-    *out = (struct rank_memory){ .moment = MOMENT_BACKWARD, .host = host.v };
-    ok &= !host.over;
+    sums->over |= !ok;
+    return 0;
+}
+
+int reversed_rank(struct rank_memory *out, struct reversed_programs *known,
+                  const struct model *m, const enum dtype *stored,
+                  const struct memory_options *o, const int coord[MESH_NAXES],
+                  struct err *err)
+{
+    struct memory_options staged = *o;
+    struct sums sums = { 0 };
+    int at[MESH_NAXES];
+
+    memcpy(at, coord, sizeof(at));
+    if (o->nstages > o->mesh.size[MESH_PP]) {
+        staged.mesh.nranks = o->mesh.nranks / o->mesh.size[MESH_PP] * o->nstages;
+        staged.mesh.size[MESH_PP] = o->nstages;
+        staged.mesh.stages = NULL;
+    }
+    for (int s = 0; s < staged.mesh.size[MESH_PP]; s++) {
+        at[MESH_PP] = s;
+        if ((o->nstages ? o->rank_of[s] : s) == coord[MESH_PP] &&
+            add_stage(&sums, known, m, stored, &staged, at, err) < 0)
+            return -1;
+    }
+    tally_add(&sums.of[MEMORY_WORKING], sums.kernels);
+    tally_add(&sums.of[MEMORY_RUNTIME], o->runtime);
+    *out = (struct rank_memory){ .moment = MOMENT_BACKWARD, .host = sums.host.v };
+    sums.over |= sums.host.over;
     for (int c = 0; c < MEMORY_CATEGORIES; c++) {
-        out->peak[c] = out->bytes[c] = sum[c].v;
-        out->total += sum[c].v;
-        ok &= !sum[c].over;
+        out->peak[c] = out->bytes[c] = sums.of[c].v;
+        out->total += sums.of[c].v;
+        sums.over |= sums.of[c].over;
     }
     memcpy(out->coord, coord, sizeof(out->coord));
-    return ok ? 0 : err_set(err, ERR_USAGE, "the bytes of this layout overflow");
+    return sums.over ? err_set(err, ERR_USAGE, "the bytes of this layout overflow") : 0;
 }
 
 int reversed_largest(struct reversed_programs *known, const struct model *m,
@@ -542,18 +586,15 @@ static int add_replicas(struct memory_estimate *made, struct reversed_programs *
                         struct err *err)
 {
     const int dp = o->mesh.size[MESH_DP], sp = o->mesh.size[MESH_SP];
-    const int kinds = o->zero || sp < SP_KINDS ? sp : SP_KINDS;
     int coord[MESH_NAXES];
 
     memcpy(coord, at, sizeof(coord));
-    for (int i = 0; i < (o->zero ? dp : 1) * kinds; i++) {
+    for (int i = 0; i < (o->zero ? dp : 1) * sp; i++) {
         struct rank_memory one;
-        uint64_t count = o->zero ? 1 : (uint64_t)dp;
+        const uint64_t count = o->zero ? 1 : (uint64_t)dp;
 
-        coord[MESH_DP] = i / kinds;
-        coord[MESH_SP] = i % kinds;
-        if (!o->zero && coord[MESH_SP]) /* the others have what this one has */
-            count *= (uint64_t)(sp - 1);
+        coord[MESH_DP] = i / sp;
+        coord[MESH_SP] = i % sp;
         if (reversed_rank(&one, known, m, stored, o, coord, err) < 0)
             return -1;
         add_kind(made, &one, count);

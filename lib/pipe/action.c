@@ -48,6 +48,21 @@ bool action_ends(const struct action_table *t, int stage)
     return (stage + 1) % (t->stages / t->chains) == 0;
 }
 
+int action_in_flight(const struct action_row *row, int stage)
+{
+    int now = 0, most = 0;
+
+    for (size_t i = 0; i < row->n; i++) {
+        const struct action *a = &row->v[i];
+
+        if (a->stage != stage || a->kind == ACTION_INPUT)
+            continue;
+        now += a->kind == ACTION_FORWARD ? 1 : -1;
+        most = now > most ? now : most;
+    }
+    return most;
+}
+
 void action_print(struct str *out, const struct action *a)
 {
     static const char letters[ACTION_KINDS] = { [ACTION_FORWARD] = 'F',

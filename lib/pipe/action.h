@@ -53,6 +53,10 @@ bool action_passes(const struct action_table *t, int stage, int micro_batch);
 bool action_begins(const struct action_table *t, int stage);
 bool action_ends(const struct action_table *t, int stage);
 
+/* The largest number of micro-batches in flight on STAGE in ROW, of its rank: forward
+ * done, gradients of weights not. */
+int action_in_flight(const struct action_row *row, int stage);
+
 /* "2F0": stage, one of F B I W, micro-batch (PyTorch's notation). */
 void action_print(struct str *out, const struct action *a);
 

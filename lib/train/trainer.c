@@ -27,23 +27,6 @@ bool trainer_balances(const struct trainer_terms *t)
     return t->balance > 0 || t->router_z > 0;
 }
 
-/* The largest number of micro-batches in flight on STAGE: forward done, backward
- * not. */
-static int most_in_flight(const struct action_row *row, int stage)
-{
-    int now = 0, most = 0;
-
-    for (size_t i = 0; i < row->n; i++) {
-        const struct action *a = &row->v[i];
-
-        if (a->stage != stage || a->kind == ACTION_INPUT)
-            continue;
-        now += a->kind == ACTION_FORWARD ? 1 : -1;
-        most = now > most ? now : most;
-    }
-    return most;
-}
-
 /* What a micro-batch of SEGMENTS documents needs. */
 static struct engine_limits limits_of(const struct trainer *t, size_t segments)
 {
@@ -154,7 +137,7 @@ static int make_engines(struct trainer *t, struct err *err)
     for (int k = 0; k < t->nstages; k++) {
         struct trainer_stage *s = &t->stage[k];
 
-        s->in_flight = most_in_flight(row, s->number);
+        s->in_flight = action_in_flight(row, s->number);
         s->engine = xcalloc((size_t)s->in_flight + 1, sizeof(*s->engine));
         s->holds = xmalloc(((size_t)s->in_flight + 1) * sizeof(*s->holds));
         for (int i = 0; i < s->in_flight; i++)
@@ -1368,14 +1351,19 @@ int trainer_evaluate(struct trainer *t, const struct sample *sample, size_t n,
     return ret;
 }
 
-uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
-                       size_t segments)
+uint64_t trainer_arena(const struct program *p, int across, size_t tokens,
+                       size_t sources, size_t segments)
 {
-    const uint64_t most[ROWS_MOST] = {
-        [ROWS_TOKENS] = tokens, [ROWS_SOURCE] = sources, [ROWS_ONE] = segments
-    };
+    struct comm group = { .size = p->mesh.size[MESH_SP] };
+    uint64_t most[ROWS_MOST] = { [ROWS_ONE] = segments };
     uint64_t *offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset)), bytes;
+    struct sequence s;
 
+    sequence_init(&s, &group, NULL, across);
+    s.trains = group.size > 1;
+    most[ROWS_TOKENS] = sequence_rows_most(&s, tokens);
+    most[ROWS_SOURCE] = sequence_rows_most(&s, sources);
+    rows_most(&p->rows, most);
     if (!program_arena(p, most, offset, &bytes))
         bytes = UINT64_MAX;
     free(offset);

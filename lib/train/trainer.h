@@ -166,9 +166,10 @@ MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
                                 size_t n, struct verdict *verdict, double *sum,
                                 uint64_t *counted, struct err *err);
 /* Bytes of the saved activations of a micro-batch in flight: TOKENS in SEGMENTS
- * documents, which have SOURCES source tokens. */
-uint64_t trainer_arena(const struct program *p, size_t tokens, size_t sources,
-                       size_t segments);
+ * documents, which have SOURCES source tokens, as the ranks of P's sp have them where
+ * ACROSS of them divide heads (sequence.h). */
+uint64_t trainer_arena(const struct program *p, int across, size_t tokens,
+                       size_t sources, size_t segments);
 /* Matrices of which this rank has parts of blocks in codes (wholes_divided). */
 int trainer_divided(const struct trainer *t);
 /* Adds what this rank has allocated: parameters, gradients, engines, kernels. */
