@@ -127,6 +127,65 @@ judged heads/mistral-tags tags --dp 2
 judged "models/bert-classify labels" multi-label --tp 2
 judged encoders/bert-choice choice --pp 2
 
+# ---- two texts ----
+
+# joined NAME - its model with the tokenizer of its samples is joined
+joined() {
+    rm -rf joined
+    cp -r "$data/${1% *}" joined
+    cp "$data/labelled/tokenizer.json" joined
+    of=$data/labelled/$(echo "${1##*/}" | tr ' ' -).jsonl
+}
+for name in "encoders/bert-answers squad" "models/bert-classify pairs"; do
+    joined "$name"
+    for layout in "--tp 1" "--sp 2"; do
+        rm -f log
+        # shellcheck disable=SC2086 # words are wanted
+        tp-run train -q --data "$of" --order sequential --dropout 0 --seq 30 --steps 6 --global-batch 4 --lr 1e-3 --lr-schedule cosine \
+            --warmup 2 --beta2 0.95 --weight-decay 0.1 --clip 1 --threads 1 --save-every 0 --log log $layout joined
+        ok "two texts and their types, ${name##* }, on $layout: the losses of PyTorch" as_torch log "$name"
+    done
+done
+joined "encoders/bert-answers squad"
+for layout in "--tp 1" "--sp 2"; do
+    rm -f log
+    # shellcheck disable=SC2086 # words are wanted
+    tp-run train -q --data "$of" --eval-data "$of" --seq 30 --steps 1 --eval-every 1 --lr 0 --threads 1 --save-every 0 --log log $layout joined
+    ok "answers on $layout: exact match and F1 are SQuAD's" awk -F '\t' '
+        function far(a, b) { return a - b > 1e-7 || b - a > 1e-7 }
+        function value(key) { return match($0, "\"" key "\":[^,}]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : "nan" }
+        $1 == "model" && $2 == "encoders/bert-answers squad" { exact = $3; f1 = $4 }
+        /"type":"eval"/ { n++; bad = far(value("eval_exact_match"), exact) || far(value("eval_f1"), f1) || value("eval_accuracy") != "nan" }
+        END { exit bad || n != 1 }' "$data/verdicts.tsv" log
+done
+
+# asked LOSS LINE MESSAGE - is refused
+asked() {
+    printf '%s\n' "$2" > bad.jsonl
+    run tp-run train -q --loss $1 --data bad.jsonl --seq 30 --save-every 0 joined
+    status_is 3 "$1: refused: $2"
+    err_has "bad.jsonl:1: $3" "which says why"
+}
+asked span '{"question":"who","answers":{"text":["a"],"answer_start":[0]}}' "no 'context'"
+asked span '{"question":"who","context":"a king"}' "no 'answers'"
+asked span '{"question":"who","context":"a king","answers":["a"]}' "'answers' is no object"
+asked span '{"question":"who","context":"a king","answers":{"text":["a"]}}' "'answers' has no lists 'text' and 'answer_start' of the same length"
+asked span '{"question":"who","context":"é king","answers":{"text":["king"],"answer_start":[3]}}' \
+    "the answer 'king' is not at character 3 of 'context'"
+asked span '{"question":"who","context":"king","answers":{"text":["sea"],"answer_start":[9]}}' "the answer 'sea' is not at character 9"
+asked span '{"question":"who","context":"","answers":{"text":[],"answer_start":[]}}' "a 'context' without a token"
+asked span '{"ids":[3,4],"start_positions":1,"end_positions":0}' "an answer that ends before it begins"
+asked span '{"ids":[3,4],"start_positions":0,"end_positions":-1}' "an answer of which one end is not in the text"
+echo '{"ids":[3,4],"end_positions":1.5,"start_positions":0}' > bad.jsonl
+run tp-run train -q --data bad.jsonl --save-every 0 joined
+err_has "bad.jsonl:1:30: 'end_positions' is no number of a token, from 0, nor -1" "a place is a whole number"
+asked span '{"ids":[3,4],"question":"who","context":"a","answers":{}}' "'ids' and places of tokens do not go with 'question' and 'context'"
+joined "models/bert-classify pairs"
+asked class '{"ids":[3,4],"token_type_ids":[0,3],"label":0}' "token type 3, and the model has 3"
+asked class '{"ids":[3,4],"token_type_ids":[0],"label":0}' "1 types in 'token_type_ids' for 2 ids"
+asked class '{"text":"a","token_type_ids":[0],"label":0}' "'token_type_ids' goes with 'ids'"
+asked class '{"ids":[3,4],"pair":"a","label":0}' "'pair' is a text beside a 'text'"
+
 # ---- classes ----
 
 bert=$data/models/bert-classify

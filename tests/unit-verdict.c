@@ -1,5 +1,5 @@
-/* unit-verdict - accuracy and F1 of labels and entities are those of scikit-learn and
- * seqeval (oracle/verdicts.py) */
+/* unit-verdict - accuracy and F1 of labels, entities and answers are those of
+ * scikit-learn, seqeval and SQuAD (oracle/verdicts.py) */
 #include "lib/train/verdict.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 #include "lib/base/str.h"
 #include "tests/tap.h"
 
-enum { FIELDS = 9, MOST = 64 };
+enum { FIELDS = 9, MOST = 128 };
 
 /* Splits TEXT at each MARK into PART[most]; returns their number. */
 static size_t split(char *text, char mark, char **part, size_t most)
@@ -73,6 +73,39 @@ static void check(char **field)
     verdict_clear(&v);
 }
 
+/* An answer that is said, those that are right, exact match and F1. */
+static void check_answer(char **field)
+{
+    double exact = 0, f1 = 0;
+    char *is[MOST];
+    const size_t n = split(field[2], '/', is, MOST);
+
+    squad_add(&exact, &f1, field[1], strlen(field[1]), (const char *const *)is, n);
+    tap_ok(near(exact, field[3]) && fabs(f1 - strtod(field[4], NULL)) < 2e-7, /* f32 */
+           "'%s' for '%s': exact match %g, f1 %.9g; %s and %s are SQuAD's", field[1],
+           field[2], exact, f1, field[3], field[4]);
+}
+
+/* Spans of ids, and which of the logits' are taken. */
+static void check_spans(void)
+{
+    const float x[] = { 5, 5, 0, 2, 1, 0, 3, 1, 0, 4 };
+    const int32_t ids[] = { 7, 8, 9, 8, 7 };
+    size_t first = 0, last = 0;
+    double exact = 0, f1 = 0;
+    bool says;
+
+    says = squad_best(x, 1, 5, false, &first, &last);
+    tap_ok(says && first == 3 && last == 4, "the best span is of the context");
+    says = squad_best(x, 1, 5, true, &first, &last);
+    tap_ok(!says, "where there may be none, none is better");
+    tap_ok(!squad_best(x, 2, 2, false, &first, &last), "of no token there is none");
+    squad_add_ids(&exact, &f1, ids, 3, ids + 1, 4);
+    tap_ok(exact < 0.5 && fabs(f1 - 6. / 7) < 1e-12, "F1 counts each id once");
+    squad_add_ids(&exact, &f1, ids, 2, ids, 2);
+    tap_ok(exact > 0.5 && fabs(f1 - 13. / 7) < 1e-12, "equal spans are exact");
+}
+
 int main(void)
 {
     char *path = str_dupf("%s/tests/data/verdicts.tsv", getenv("top_srcdir"));
@@ -85,8 +118,13 @@ int main(void)
         return tap_ok(false, "%s", err.text), tap_done();
     n = split(text, '\n', line, MOST);
     for (size_t i = 0; i < n; i++)
-        if (split(line[i], '\t', field, FIELDS) == FIELDS)
+        if (!strncmp(line[i], "squad\t", 6)) {
+            (void)split(line[i], '\t', field, FIELDS);
+            check_answer(field);
+        } else if (split(line[i], '\t', field, FIELDS) == FIELDS) {
             check(field);
+        }
+    check_spans();
     verdict_open(&none, LOSS_TAGS, 3, NULL);
     tap_ok(isnan(verdict_accuracy(&none)) && isnan(verdict_f1(&none)) &&
                isnan(verdict_class_f1(&none, 0)),

@@ -253,6 +253,7 @@ static void add_classes(struct str *line, const struct verdict *m)
 int train_log_eval(struct train_log *l, double loss, const struct verdict *metrics,
                    double seconds, struct err *err)
 {
+    const double exact = verdict_exact(metrics);
     struct str line = { 0 }, says = { 0 };
     int ret;
 
@@ -263,11 +264,14 @@ int train_log_eval(struct train_log *l, double loss, const struct verdict *metri
              loss);
     if (!isnan(l->accuracy))
         str_addf(&says, "  accuracy %.4f", l->accuracy);
+    if (!isnan(exact))
+        str_addf(&says, "  exact match %.4f", exact);
     if (!isnan(l->f1))
         str_addf(&says, "  f1 %.4f", l->f1);
     str_addf(&line, "{\"type\":\"eval\",\"step\":%" PRIu64, l->state.step);
     add_key(&line, "eval_loss", loss);
     add_some(&line, "eval_accuracy", l->accuracy);
+    add_some(&line, "eval_exact_match", exact);
     add_some(&line, "eval_f1", l->f1);
     add_some(&line, "eval_precision", verdict_precision(metrics));
     add_some(&line, "eval_recall", verdict_recall(metrics));

@@ -424,6 +424,7 @@ static int make_sample(struct data *d, const struct data *from, uint64_t id,
                                 .type = s.type,
                                 .value = s.value,
                                 .nvalues = s.nvalues,
+                                .quoted = s.quoted,
                                 .reference = { s.reference[0], s.reference[1] } };
         return 0;
     }

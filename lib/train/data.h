@@ -33,6 +33,7 @@ struct sample {
     size_t nvalues;
     double reference[2]; /* of a pair, which has two: their negative log-likelihoods by
                           * the model at the beginning */
+    const struct squad_text *quoted; /* of a question; or NULL */
 };
 
 enum data_pack {

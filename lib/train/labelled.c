@@ -20,6 +20,8 @@ struct labelled {
         size_t start, documents; /* its first in .start; 1 or more */
         double reference[2];
         size_t value, nvalues;
+        bool typed; /* it has types */
+        struct squad_text *quoted;
     } * entry; /* [samples] */
     size_t samples, entry_cap, source_most;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
@@ -111,9 +113,12 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     for (size_t p = 0; d->continues && p < (d->parts ? d->parts : 1); p++)
         add_next(l, d, p);
     add_starts(l, d, &l->entry[l->samples]);
+    l->entry[l->samples].typed = d->types;
+    l->entry[l->samples].quoted = squad_text_dup(d->quoted);
     if (d->types) {
         l->type = xgrow(l->type, &l->type_cap, at + n, sizeof(*l->type));
         memcpy(l->type + at, d->types, n * sizeof(*l->type));
+        l->type[at + n - 1] = d->types[d->n - 1];
     }
     if (n < d->n) {
         l->id[at + n - 1] = d->id[d->n - 1];
@@ -134,6 +139,26 @@ static int add_sample(void *arg, const struct texts_document *d, struct err *err
     return 0;
 }
 
+/* Tells the questions whether some have no answer; and which tokens are left. */
+static void end_quoted(struct labelled *l)
+{
+    bool may = false;
+
+    for (size_t i = 0; i < l->samples; i++)
+        may |= l->entry[i].quoted && !l->entry[i].quoted->answers;
+    for (size_t i = 0; i < l->samples; i++) {
+        struct squad_text *t = l->entry[i].quoted;
+        const size_t n = l->entry[i].n;
+
+        if (!t)
+            continue;
+        t->may_none = may;
+        if (n < t->n) /* the last one is another's */
+            t->high = t->high < n ? t->high : n - 1;
+        t->low = t->low < t->high ? t->low : t->high;
+    }
+}
+
 int labelled_open(struct labelled **out, const char *const *file, size_t n,
                   const struct texts_options *options,
                   const struct labelled_shift *shift, size_t seq, struct err *err)
@@ -147,6 +172,7 @@ int labelled_open(struct labelled **out, const char *const *file, size_t n,
             labelled_close(l);
             return -1;
         }
+    end_quoted(l);
     *out = l;
     return 0;
 }
@@ -161,6 +187,8 @@ void labelled_close(struct labelled *l)
     free(l->type);
     free(l->start);
     free(l->value);
+    for (size_t i = 0; i < l->samples; i++)
+        squad_text_free(l->entry[i].quoted);
     free(l->entry);
     free(l);
 }
@@ -201,10 +229,11 @@ struct labelled_sample labelled_get(const struct labelled *l, uint64_t i)
                                      .source =
                                          e->nsource ? l->source + e->source : NULL,
                                      .nsource = e->nsource,
-                                     .type = l->type ? l->type + e->at : NULL,
+                                     .type = e->typed ? l->type + e->at : NULL,
                                      .start = l->start + e->start,
                                      .documents = e->documents,
                                      .reference = { e->reference[0], e->reference[1] },
                                      .value = e->nvalues ? l->value + e->value : NULL,
-                                     .nvalues = e->nvalues };
+                                     .nvalues = e->nvalues,
+                                     .quoted = e->quoted };
 }

@@ -49,6 +49,7 @@ struct labelled_sample {
     double reference[2]; /* of a pair: their negative log-likelihoods */
     const double *value; /* [nvalues]: labels that are numbers; or NULL */
     size_t nvalues;
+    const struct squad_text *quoted; /* of a question; or NULL */
 };
 /* Sample I, valid as long as L. */
 struct labelled_sample labelled_get(const struct labelled *l, uint64_t i);

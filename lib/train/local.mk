@@ -18,6 +18,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/masking.c %D%/masking.h \
     %D%/offload.c %D%/offload.h \
     %D%/optimizer.c %D%/optimizer.h \
+    %D%/paired.c \
     %D%/parameters.c %D%/parameters.h \
     %D%/restore.c %D%/restore.h \
     %D%/rounded.c %D%/rounded.h \
@@ -26,6 +27,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/schedule.c %D%/schedule.h \
     %D%/shards.c %D%/shards.h \
     %D%/sharing.c %D%/sharing.h \
+    %D%/squad.c %D%/squad.h \
     %D%/squares.c %D%/squares.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \

@@ -5,6 +5,7 @@
 #ifndef LIB_TRAIN_TEXTLINE_H
 #define LIB_TRAIN_TEXTLINE_H
 
+#include "lib/train/squad.h"
 #include "lib/train/texts.h"
 
 struct line {
@@ -23,7 +24,8 @@ struct line {
     struct texts_part *part; /* [parts]: of a sample of several documents */
     size_t parts, part_cap;
     double reference[2];
-    struct line *more; /* [nmore]: further samples of the line */
+    struct squad_text *quoted; /* of a question; or NULL */
+    struct line *more;         /* [nmore]: further samples of the line */
     size_t nmore, more_cap;
 };
 
@@ -51,5 +53,15 @@ void line_end(const struct texts_options *o, struct tokens *ids);
 struct json;
 MUST_CHECK int rated_read(const struct texts_options *o, const struct json *text,
                           struct line *line, struct err *err);
+
+/* paired - of lines of two texts, or with types of tokens, ROOT being the object: sets
+ * .types to "token_type_ids" of .ids, or makes a sample of "text" and "pair", or of
+ * "question" and "context" with the places of "answers" as values */
+MUST_CHECK int paired_types(const struct texts_options *o, const struct json *root,
+                            struct line *line, struct err *err);
+MUST_CHECK int paired_text(const struct texts_options *o, const struct json *root,
+                           struct line *line, struct err *err);
+MUST_CHECK int paired_question(const struct texts_options *o, const struct json *root,
+                               struct line *line, struct err *err);
 
 #endif

@@ -39,6 +39,7 @@ void line_clear(struct line *line)
     free(line->label);
     free(line->value);
     free(line->part);
+    squad_text_free(line->quoted);
     for (size_t i = 0; i < line->nmore; i++)
         line_clear(&line->more[i]);
     free(line->more);
@@ -149,6 +150,11 @@ enum {
     FIELD_TARGET_IDS,
     FIELD_START, /* and these of an answer in a text */
     FIELD_END,
+    FIELD_TYPES, /* of these and those below the line is read again */
+    FIELD_PAIR,
+    FIELD_QUESTION,
+    FIELD_CONTEXT,
+    FIELD_ANSWERS,
     FIELDS
 };
 static const char *const field_names[] = { "text",
@@ -167,7 +173,12 @@ static const char *const field_names[] = { "text",
                                            "target",
                                            "target_ids",
                                            "start_positions",
-                                           "end_positions" };
+                                           "end_positions",
+                                           "token_type_ids",
+                                           "pair",
+                                           "question",
+                                           "context",
+                                           "answers" };
 
 /* The fields of a line. */
 struct fields {
@@ -245,6 +256,23 @@ static int read_values(struct jsonlex *lex, int field, struct line *line,
     return -1;
 }
 
+/* Reads the first or the last token of an answer; -1: it is not in the text. */
+static int read_place(struct jsonlex *lex, int field, struct line *line,
+                      struct err *err)
+{
+    const char *text = str_text(&lex->text);
+    uint64_t at = 0;
+
+    while (line->nvalues < 2)
+        line_add_value(line, -1);
+    if (lex->token != JSONLEX_NUMBER ||
+        (strcmp(text, "-1") != 0 && !str_u64(text, &at)))
+        return jsonlex_error(lex, err, "'%s' is no number of a token, from 0, nor -1",
+                             field_names[field]);
+    line->value[field == FIELD_END] = *text == '-' ? -1 : (double)at;
+    return 0;
+}
+
 static int read_labels(struct jsonlex *lex, const struct texts_options *o,
                        struct line *line, struct err *err)
 {
@@ -319,13 +347,10 @@ static int read_field(struct jsonlex *lex, const struct texts_options *o, int fi
         return -1;
     if (field == FIELD_IDS)
         return read_ids(lex, o->vocab, &line->ids, err);
-    if (o->labels == TEXTS_SPAN && field >= FIELD_START) {
-        if (line->nvalues != (size_t)(field == FIELD_END))
-            return jsonlex_error(lex, err,
-                                 "'%s' and '%s' are one number each, in this order",
-                                 field_names[FIELD_START], field_names[FIELD_END]);
-        return read_values(lex, field, line, err);
-    }
+    if (field >= FIELD_TYPES)
+        return jsonlex_skip(lex, err);
+    if (o->labels == TEXTS_SPAN && field >= FIELD_START)
+        return read_place(lex, field, line, err);
     if ((o->labels == TEXTS_VALUE && field == FIELD_LABEL) ||
         (o->labels == TEXTS_VALUES && field == FIELD_LABELS))
         return read_values(lex, field, line, err);
@@ -359,7 +384,11 @@ static bool is_read(int field, enum texts_labels labels)
            (field == FIELD_LABEL && (labels == TEXTS_LABEL || labels == TEXTS_VALUE)) ||
            (field == FIELD_LABELS &&
             (labels == TEXTS_LABELS || labels == TEXTS_VALUES)) ||
-           (field >= FIELD_START && labels == TEXTS_SPAN);
+           (field >= FIELD_START && field <= FIELD_END && labels == TEXTS_SPAN) ||
+           (field >= FIELD_QUESTION && labels == TEXTS_SPAN) ||
+           (field == FIELD_TYPES && labels != TEXTS_NO_LABELS) ||
+           (field == FIELD_PAIR &&
+            (labels == TEXTS_LABEL || labels == TEXTS_VALUE || labels == TEXTS_VALUES));
 }
 
 static int read_object(struct jsonlex *lex, const struct texts_options *o,
@@ -442,8 +471,12 @@ static int check_labels(const struct texts_options *o, const struct fields *f,
         return 0;
     if (!f->has[field])
         return err_set(err, ERR_INPUT, "no '%s'", field_names[field]);
-    if (o->labels == TEXTS_SPAN && line->nvalues != 2)
+    if (o->labels == TEXTS_SPAN && !f->has[FIELD_START])
         return err_set(err, ERR_INPUT, "no '%s'", field_names[FIELD_START]);
+    if (o->labels == TEXTS_SPAN && (line->value[0] < 0) != (line->value[1] < 0))
+        return err_set(err, ERR_INPUT, "an answer of which one end is not in the text");
+    if (o->labels == TEXTS_SPAN && line->value[1] < line->value[0])
+        return err_set(err, ERR_INPUT, "an answer that ends before it begins");
     if (numbers && line->nvalues != o->classes)
         return err_set(err, ERR_INPUT, "%zu numbers in '%s', and the model has %zu",
                        line->nvalues, field_names[field], o->classes);
@@ -553,12 +586,52 @@ static int encode_chat(const struct batch *b, struct line *line, struct err *err
     return ret;
 }
 
+/* Reads the line again, by READ. */
+static int read_again(const struct batch *b, struct line *line,
+                      int (*read)(const struct texts_options *o,
+                                  const struct json *root, struct line *line,
+                                  struct err *err),
+                      struct err *err)
+{
+    struct json_doc doc;
+    int ret;
+
+    if (json_parse(&doc, b->name, line->text, line->len, err) < 0)
+        return -1;
+    ret = read(b->o, doc.root, line, err);
+    json_clear(&doc);
+    return ret;
+}
+
+/* A text with its labels, or two. */
+static int encode_labelled(const struct batch *b, const struct fields *f,
+                           struct line *line, struct err *err)
+{
+    if (f->has[FIELD_TYPES] && !f->has[FIELD_IDS])
+        return err_set(err, ERR_INPUT, "'%s' goes with 'ids'",
+                       field_names[FIELD_TYPES]);
+    if (f->has[FIELD_TYPES])
+        return read_again(b, line, paired_types, err);
+    if (f->has[FIELD_PAIR])
+        return read_again(b, line, paired_text, err);
+    return f->has[FIELD_TEXT]
+               ? line_encode(b->o, str_text(&f->text), f->text.len, &line->ids, err)
+               : 0;
+}
+
 /* Makes the ids of a line of fields F. */
 static int encode_line(const struct batch *b, struct fields *f, struct line *line,
                        struct err *err)
 {
-    int ret = check_fields(f, err);
+    int ret;
 
+    if (f->has[FIELD_QUESTION] || f->has[FIELD_CONTEXT])
+        return f->has[FIELD_IDS] || f->has[FIELD_START] || f->has[FIELD_END]
+                   ? err_set(err, ERR_INPUT,
+                             "'ids' and places of tokens do not go with 'question' and "
+                             "'context'")
+                   : read_again(b, line, paired_question, err);
+    ret = check_fields(f, err);
     if (ret == 0)
         ret = check_labels(b->o, f, line, err);
     if (ret == 0 && (f->has[FIELD_PROMPT] || f->has[FIELD_MESSAGES]) && b->o->strict)
@@ -567,8 +640,8 @@ static int encode_line(const struct batch *b, struct fields *f, struct line *lin
                       f->has[FIELD_PROMPT] ? "prompt" : "messages");
     if (ret == 0 && f->has[FIELD_MESSAGES])
         ret = encode_chat(b, line, err);
-    if (ret == 0 && f->has[FIELD_TEXT])
-        ret = line_encode(b->o, str_text(&f->text), f->text.len, &line->ids, err);
+    if (ret == 0)
+        ret = encode_labelled(b, f, line, err);
     if (ret == 0 && f->has[FIELD_PROMPT])
         ret = line_encode_pair(b->o, &f->text, str_text(&f->completion),
                                f->completion.len, line, err);
@@ -710,6 +783,7 @@ static int give_samples(const struct batch *b, const struct line *from,
                                       .nvalues = l->nvalues,
                                       .source = (const int32_t *)l->source.id,
                                       .nsource = l->source.n,
+                                      .quoted = l->quoted,
                                       .part = l->part,
                                       .parts = l->parts,
                                       .continues = continues(b->o->labels),

@@ -14,6 +14,7 @@
 #include "lib/base/err.h"
 #include "lib/text/tokenizer.h"
 #include "lib/train/chats.h"
+#include "lib/train/squad.h"
 
 /* AUTO: as above, by name and first line. */
 enum texts_format { TEXTS_AUTO, TEXTS_TEXT, TEXTS_JSON };
@@ -30,7 +31,8 @@ enum texts_labels {
     TEXTS_ANSWERS, /* "prompt", "chosen" and "rejected" alone */
     TEXTS_VALUE,   /* "label": a number, or a list of one for each class */
     TEXTS_VALUES,  /* "labels": the same */
-    TEXTS_SPAN,    /* "start_positions" and "end_positions" */
+    TEXTS_SPAN, /* "start_positions" and "end_positions", or "question", "context" and
+                 * "answers" */
     TEXTS_CHOICES, /* from here on rated.c's: "choices", and "label", which is right */
     TEXTS_JUDGED,  /* "prompt", "completion" and "label", with their likelihoods */
     TEXTS_DRAWN,   /* "ids", "advantage" and "old_logprobs", or what generate prints */
@@ -82,6 +84,7 @@ struct texts_document {
     size_t parts;
     bool continues;      /* in which the tokens after those given are learned */
     double reference[2]; /* the negative log-likelihoods of two of them */
+    const struct squad_text *quoted; /* of a question; or NULL */
 };
 
 /* Calls SEE for each document of the file PATH, in order for any number of threads.

@@ -835,7 +835,9 @@ static int count_rows(const struct trainer *t, const struct trainer_stage *own,
     for (size_t i = 0; i < n; i++) {
         const struct sample *s = &sample[i];
 
-        if (has_labels(s, loss)) {
+        if (has_labels(s, loss) && m->kind == VERDICT_SPANS) {
+            verdict_add_span(m, s->quoted, s->value, s->id, s->n, x + at * cols);
+        } else if (has_labels(s, loss)) {
             take_rows(part, x, s, at, texts, cols);
             if (m->kind == VERDICT_SETS)
                 verdict_add_set(m, s->value, part);
@@ -868,7 +870,7 @@ static int forward(const struct trainer *t, const struct trainer_stage *own,
               : loss->rows   ? add_rows(t, own, e, sample, n, by, sum, err)
               : loss->tokens ? add_tokens(t, own, e, sample, n, sum, err)
                              : add_loss(own, e, s, count, sum, err);
-        if (ret == 0 && m && (m->kind == VERDICT_SETS || m->kind == VERDICT_CHOICES))
+        if (ret == 0 && m && m->kind >= VERDICT_SETS)
             ret = count_rows(t, own, e, sample, n, m, err);
         if (ret == 0)
             ret = add_terms(own, e, sum, err);

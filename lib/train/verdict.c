@@ -28,6 +28,7 @@ void verdict_open(struct verdict *m, enum loss_kind loss, size_t classes,
     *m = (struct verdict){ .kind = loss == LOSS_CLASS    ? VERDICT_CLASSES
                                    : loss == LOSS_LABELS ? VERDICT_SETS
                                    : loss == LOSS_CHOICE ? VERDICT_CHOICES
+                                   : loss == LOSS_SPAN   ? VERDICT_SPANS
                                    : loss != LOSS_TAGS   ? VERDICT_NONE
                                    : entities            ? VERDICT_ENTITIES
                                                          : VERDICT_CLASSES,
@@ -154,6 +155,40 @@ void verdict_add_set(struct verdict *m, const double *is, const float *logit)
     m->count[RIGHT] += right;
 }
 
+/* The bytes of a text where tokens FIRST to LAST are, without parts of characters. */
+static void add_says(double *exact, double *f1, const struct squad_text *t,
+                     size_t first, size_t last)
+{
+    size_t from = t->place[first].start, to = t->place[last].end;
+
+    while (from && ((unsigned char)t->context[from] & 0xc0) == 0x80)
+        from--;
+    while (((unsigned char)t->context[to] & 0xc0) == 0x80)
+        to++;
+    squad_add(exact, f1, t->context + from, to > from ? to - from : 0,
+              (const char *const *)t->answer, t->answers);
+}
+
+void verdict_add_span(struct verdict *m, const struct squad_text *t, const double *is,
+                      const int32_t *id, size_t n, const float *x)
+{
+    double *exact = &m->count[RIGHT], *f1 = &m->count[SHARED];
+    size_t first = 0, last = 0;
+    const bool says =
+        squad_best(x, t ? t->low : 0, t ? t->high : n, t && t->may_none, &first, &last);
+
+    if (!t && !(is[0] >= 0 && is[1] < (double)n))
+        return;
+    m->count[ALL]++;
+    if (!t)
+        squad_add_ids(exact, f1, id + first, says ? last - first + 1 : 0,
+                      id + (size_t)is[0], (size_t)is[1] - (size_t)is[0] + 1);
+    else if (says)
+        add_says(exact, f1, t, first, last);
+    else
+        squad_add(exact, f1, "", 0, (const char *const *)t->answer, t->answers);
+}
+
 /* ---- results ---- */
 
 /* A share of nothing is 0, as scikit-learn and seqeval have it. */
@@ -164,9 +199,16 @@ static double share(double part, double of)
 
 double verdict_accuracy(const struct verdict *m)
 {
-    return m->kind == VERDICT_NONE || !(m->count[ALL] > 0)
+    return m->kind == VERDICT_NONE || m->kind == VERDICT_SPANS || !(m->count[ALL] > 0)
                ? (double)NAN
                : m->count[RIGHT] / m->count[ALL];
+}
+
+double verdict_exact(const struct verdict *m)
+{
+    return m->kind == VERDICT_SPANS && m->count[ALL] > 0
+               ? m->count[RIGHT] / m->count[ALL]
+               : (double)NAN;
 }
 
 double verdict_class_f1(const struct verdict *m, size_t k)
@@ -200,6 +242,8 @@ double verdict_f1(const struct verdict *m)
 
     if (m->kind == VERDICT_NONE || m->kind == VERDICT_CHOICES || !(m->count[ALL] > 0))
         return (double)NAN;
+    if (m->kind == VERDICT_SPANS)
+        return m->count[SHARED] / m->count[ALL];
     if (m->kind != VERDICT_CLASSES)
         return share(2 * m->count[SHARED], m->count[SAID] + m->count[THERE]);
     if (m->classes == 2)

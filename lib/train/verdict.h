@@ -11,13 +11,15 @@
 #define LIB_TRAIN_VERDICT_H
 
 #include "lib/train/losses.h"
+#include "lib/train/squad.h"
 
 enum verdict_kind {
     VERDICT_NONE,
     VERDICT_CLASSES,
     VERDICT_ENTITIES,
     VERDICT_SETS,
-    VERDICT_CHOICES
+    VERDICT_CHOICES,
+    VERDICT_SPANS
 };
 
 struct verdict {
@@ -39,12 +41,17 @@ void verdict_add(struct verdict *m, const int32_t *is, const int32_t *says, size
 /* Counts a text with the classes K of which IS[K] is above 1/2, and of which the model
  * says those with a LOGIT above 0. */
 void verdict_add_set(struct verdict *m, const double *is, const float *logit);
+/* Counts the span that the model says by the logits X[n][2] of the tokens at ID[n], of
+ * the text T, or NULL: then IS[2] are its first and last token, if they are in it. */
+void verdict_add_span(struct verdict *m, const struct squad_text *t, const double *is,
+                      const int32_t *id, size_t n, const float *x);
 
 /* NaN: there is none, or nothing was counted. */
 double verdict_accuracy(const struct verdict *m);
 double verdict_f1(const struct verdict *m);
 double verdict_precision(const struct verdict *m); /* of entities */
 double verdict_recall(const struct verdict *m);
+double verdict_exact(const struct verdict *m); /* of answers in a text */
 double verdict_class_f1(const struct verdict *m, size_t k);
 
 #endif

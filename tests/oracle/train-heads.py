@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 
+import tokenizers
 import torch
 import transformers
 
@@ -63,7 +64,7 @@ FIXTURES = {"models/bert-classify": "class", "models/roberta-mlm": "masked", "he
 OTHERS = {"heads/gemma2-score": "regression", "heads/gemma2-score reward": "reward", "models/bert-classify labels": "multi-label",
           "encoders/bert-answers": "span", "models/llama-groups orpo": "orpo", "models/llama-groups z": "z",
           "models/llama-groups kto": "kto", "models/llama-groups policy": "policy", "models/llama-groups distill": "distill",
-          "encoders/bert-choice": "choice"}
+          "encoders/bert-choice": "choice", "encoders/bert-answers squad": "squad", "models/bert-classify pairs": "pairs"}
 FIXTURES.update(OTHERS)
 SMOOTHED = 0.1
 Z = 0.01
@@ -90,9 +91,59 @@ def distance(model, batch):  # KTO's, of answers to other prompts
         return torch.stack([likelihood(model, s, "KL_completion") - s["reference_KL_logps"] for s in batch]).mean().clamp(min=0)
 
 
+def tokenizer():  # of all pieces that the words below have, saved beside their samples
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "a", "an", "who", "when", "king", "##s", "##ing", "north", "sea", "castle",
+              "é", "cafe", "1492", "li", "##ons", "##ve", "d", "in", ",", ".", "-", "(", ")", "?", "bread", "wine"]
+    data = tokenizers.Tokenizer(tokenizers.models.WordPiece({x: i for i, x in enumerate(pieces)}, unk_token="[UNK]"))
+    data.normalizer = tokenizers.normalizers.BertNormalizer()
+    data.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    data.post_processor = tokenizers.processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)])
+    return data
+
+
+WORDS = ["The", "a", "an", "king", "Kings", "sing", "north", "northing", "Sea", "castle", "café", "1492", "lions", "live", "d", "in", "bread", "wine"]
+PUNCTUATION = ["", "", "", "", ",", ".", " (", ")", "-", " -"]
+
+
+def written(rng, n):
+    return " ".join(rng.choice(WORDS) + rng.choice(PUNCTUATION) for _ in range(n))
+
+
+def question(rng, none):
+    """A line of SQuAD: an answer is made of whole words, and has others beside it."""
+    context = written(rng, rng.randrange(6, 9))
+    spaces = [-1] + [i for i, c in enumerate(context) if c == " "] + [len(context)]
+    first = rng.randrange(len(spaces) - 1)
+    last = min(len(spaces) - 1, first + rng.randrange(1, 4))
+    answers = [(spaces[first] + 1, spaces[last])] + [(spaces[i] + 1, spaces[i + 1]) for i in range(rng.randrange(2))]
+    answers = [] if none else [(a, b) for a, b in answers if b > a]
+    return {"question": written(rng, 2) + "?", "context": context,
+            "answers": {"text": [context[a:b] for a, b in answers], "answer_start": [a for a, _ in answers]}}
+
+
+def features(s):
+    """What run_qa.py makes of a question without a window: ids, types, places in the context, and the two labels."""
+    enc = tokenizer().encode(s["question"], s["context"])
+    own = [i for i, x in enumerate(enc.sequence_ids) if x == 1]
+    start, end = 0, 0
+    if s["answers"]["text"]:
+        a, b = s["answers"]["answer_start"][0], s["answers"]["answer_start"][0] + len(s["answers"]["text"][0])
+        start = max(i for i in own if enc.offsets[i][0] <= a)
+        end = min(i for i in own if enc.offsets[i][1] >= b)
+    return enc.ids, enc.type_ids, {i: enc.offsets[i] for i in own}, start, end
+
+
 def samples(kind, model):
     rng = random.Random(3)
     out = []
+    if kind == "squad":
+        return [question(rng, i % 6 == 5) for i in range(GLOBAL * STEPS)]
+    if kind == "pairs":
+        for i in range(GLOBAL * STEPS):
+            s = {"text": written(rng, 3), "pair": written(rng, 3)}
+            enc = tokenizer().encode(s["text"], s["pair"])
+            out.append({**(s if i % 2 else {"ids": enc.ids, "token_type_ids": enc.type_ids}), "label": rng.randrange(model.config.num_labels)})
+        return out
     for _ in range(GLOBAL * STEPS):
         if kind == "dpo":
             s = {k: [rng.randrange(3, 60) for _ in range(rng.randrange(2, 7))] for k in ("prompt", "chosen", "rejected")}
@@ -153,6 +204,14 @@ def samples(kind, model):
 
 
 def loss_of(model, kind, s, kl=None):
+    if kind == "squad":
+        ids, types, _, start, end = features(s)
+        return model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]), start_positions=torch.tensor([start]),
+                     end_positions=torch.tensor([end])).loss, 1
+    if kind == "pairs":
+        enc = tokenizer().encode(s["text"], s["pair"]) if "text" in s else None
+        ids, types = (enc.ids, enc.type_ids) if enc else (s["ids"], s["token_type_ids"])
+        return model(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([types]), labels=torch.tensor([s["label"]])).loss, 1
     if kind == "choice":
         scores = torch.stack([model(input_ids=torch.tensor([[c]])).logits[0, 0] for c in s["choices"]])
         return torch.nn.functional.cross_entropy(scores[None], torch.tensor([s["label"]])), 1
@@ -257,6 +316,7 @@ def fixtures(names):
     here = pathlib.Path(__file__).resolve().parent.parent / "data"
     out = here / "labelled"
     out.mkdir(exist_ok=True)
+    tokenizer().save(str(out / "tokenizer.json"), pretty=False)
     lines = []
     old = {x.split("\t")[0]: x for x in (out / "losses.tsv").read_text().splitlines()}
     for name, kind in FIXTURES.items():
