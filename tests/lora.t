@@ -147,6 +147,7 @@ while read -r name what; do
     done
 done << 'END'
 llama-gqa --lora 4 --dora
+gpt-oss --lora 4:q_proj,experts.gate_up_proj
 llama-gqa --lora 4 --modules-to-save lm_head,norm,embed_tokens
 mixtral --lora 2:w1,w2,w3
 llama-gqa --lora 4 --weights int8
@@ -267,7 +268,58 @@ for what in --dora "--lora-dropout 0.1"; do
 done
 run $experts --adapter "$data/adapters/mixtral" -o never "$data/models/mixtral"
 status_is 1 "experts: matrices that they share are not trained"
-err_has "lora_A.weight: matrices that experts share (target_parameters) are not trained on" "which is told"
+err_has "lora_A.weight: matrices that several of an expert share (target_parameters) are not trained on" "which is told"
+
+# experts that lie in one tensor: a step leaves PEFT's two matrices for all of them less their gradients, by PEFT in float64
+step1=$(echo "$experts" | sed 's/--steps 2/--steps 1/')
+while read -r name layout; do
+    want=$data/adapters/$name/trained.safetensors
+    # shellcheck disable=SC2086 # words
+    run $step1 $layout --adapter "$data/adapters/$name" -o g "$data/models/$name"
+    # shellcheck disable=SC2046 # words
+    ok "$name, $layout: experts in one tensor are trained by PEFT's gradients" "$compare" "$want" \
+        g/step-000001/adapter_model.safetensors 1e-5 $(names "$want")
+done << 'END'
+gpt-oss --mesh tp=2,ep=2
+llama4 --tp 3
+llama4 --dp 2 --zero 3
+granitemoe --pp 2
+END
+# new ones: names and sizes are PEFT's, a layer's second parameter is around the first
+run $experts --tp 2 --save-every 1 --lora 2:q_proj,experts.gate_up_proj,experts.down_proj -o stack "$data/models/llama4"
+status_is 0 "new adapters of experts in one tensor are trained"
+# header FILE - its tensors' names and shapes
+header() {
+    size=$(od -An -tu8 -N8 "$1" | tr -d ' ')
+    head -c $((8 + size)) "$1" | tail -c +9 | grep -o '"base_model[^"]*":{"dtype":"F32","shape":[^]]*' | sort
+}
+header stack/step-000002/adapter_model.safetensors > got
+header "$data/adapters/llama4/adapter_model.safetensors" > want
+ok "and saved as PEFT does" cmp want got
+ok "which its config says" grep -q '"target_parameters": \["experts.gate_up_proj", "experts.down_proj"\]' \
+    stack/step-000002/adapter_config.json
+ok "apart from modules" grep -q '"target_modules": \["q_proj"\]' stack/step-000002/adapter_config.json
+cp -r stack again.stack
+rm -r again.stack/step-000002
+run tp-run train -q --resume --tp 2 -o again.stack
+for file in adapter_model rank-tp0-pp0; do
+    ok "they are resumed with the same bits of $file" cmp stack/step-000002/$file.safetensors \
+        again.stack/step-000002/$file.safetensors
+done
+tp-run logits -q --ids 1,2,3 -o o.safetensors stack
+tp-shard merge -q -f --dtype f32 stack sum
+tp-run logits -q --ids 1,2,3 -o sum.safetensors sum
+ok "the run is what it is merged" "$compare" sum.safetensors o.safetensors 1e-5 logits
+tp-run logits -q --ids 1,2,3 -o model4.safetensors "$data/models/llama4"
+ok "which differs from the model" sh -c '! cmp -s model4.safetensors o.safetensors'
+for what in --dora "--lora-dropout 0.1"; do
+    # shellcheck disable=SC2086 # words
+    run $step1 $what --lora 2:experts.down_proj -o never "$data/models/llama4"
+    status_is 1 "experts in one tensor: without $what, as PEFT"
+    err_has "an adapter of experts has neither DoRA nor dropout" "which is told"
+done
+run $step1 --lora 2:down_proj -o never "$data/models/granitemoe"
+status_is 2 "a parameter needs its module's name, too"
 
 # what is trained can be named
 for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do

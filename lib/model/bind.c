@@ -500,17 +500,33 @@ static bool is_frequencies(const struct model *m, const char *name)
            (n == tail || name[n - tail - 1] == '.');
 }
 
-char *model_module_dup(const struct model *m, size_t t)
+/* Name I of those of tensor T. */
+static char *known_dup(const struct model *m, size_t t, size_t i)
 {
     const struct model_tensor *it = &m->tensor[t];
-    const struct tensor_def *d = &m->state->def[it->kind];
     uint64_t value[2] = { (uint64_t)(it->layer < 0 ? it->expert : it->layer),
                           (uint64_t)it->expert };
-    char *name = make_name(d->name[0], value), *dot = strrchr(name, '.');
+
+    return make_name(m->state->def[it->kind].name[i], value);
+}
+
+char *model_module_dup(const struct model *m, size_t t)
+{
+    char *name = known_dup(m, t, 0), *dot = strrchr(name, '.');
 
     if (dot)
         *dot = '\0';
     return name;
+}
+
+char *model_parameter_dup(const struct model *m, size_t t)
+{
+    const struct tensor_def *d = &m->state->def[m->tensor[t].kind];
+    size_t i = 0;
+
+    while (i < d->nnames && str_ends(d->name[i], ".weight"))
+        i++;
+    return known_dup(m, t, i < d->nnames ? i : 0);
 }
 
 long model_match(const struct model *m, const char *name)

@@ -150,6 +150,9 @@ long model_match(const struct model *m, const char *name);
 /* The module of transformers that has tensor T, whatever prefix the files' names have:
  * "model.layers.3.self_attn.q_proj".  The caller frees it. */
 char *model_module_dup(const struct model *m, size_t t);
+/* The parameter of transformers that tensor T is: of its names the first that no module
+ * of its own has, whose weight it would be.  The caller frees it. */
+char *model_parameter_dup(const struct model *m, size_t t);
 /* Appends an adapter of the two-dimensional tensor T, not trained.  Programs that are
  * built from then on have it (lib/program/pass-adapters.c).  Valid until the next call.
  */

@@ -17,6 +17,7 @@
 #include "lib/model/family.h"
 #include "lib/model/feed.h"
 #include "lib/program/packable.h"
+#include "lib/run/adapterstack.h"
 
 static const char PREFIX[] = "base_model.model.";
 static const char *const sides[2] = { ".lora_A.weight", ".lora_B.weight" };
@@ -41,12 +42,8 @@ struct adapter {
     struct pair {
         const struct tensor *side[2];   /* A, B; NULL: new */
         const struct tensor *magnitude; /* or NULL */
-        /* of one of EXPERTS that share them (target_parameters), 0 otherwise: A has
-         * the experts' rows one after another, B [rows][rank][experts] those of several
-         * matrices, this one's ROWS from FIRST on.  SWAPPED: PEFT took rows for
-         * columns, so that SIDE has its B and A, each transposed */
-        uint64_t experts, expert, first, rows;
-        bool swapped;
+        struct adapter_stack of;     /* of experts that share them; .swapped: SIDE has
+                                      * PEFT's B and A */
     } * pair;                        /* [n] */
     size_t n, nmagnitudes, nmatched; /* of the file's tensors: A and B */
     struct stack {
@@ -305,10 +302,10 @@ static int add_piece(struct adapter *a, struct model *m, const enum packable *ho
     made->from = a->first;
     a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
     a->pair[a->n++] = (struct pair){ .side = { side[0], side[1] },
-                                     .experts = experts,
-                                     .expert = piece->expert,
-                                     .first = piece->first,
-                                     .rows = piece->rows };
+                                     .of = { .experts = experts,
+                                             .expert = piece->expert,
+                                             .first = piece->first,
+                                             .rows = piece->rows } };
     return 0;
 }
 
@@ -368,11 +365,10 @@ static int add_slices(struct adapter *a, struct model *m, size_t t, bool turned,
         made->chosen = a->chosen;
         made->from = a->first;
         a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-        a->pair[a->n++] = (struct pair){ .side = { side[swapped], side[!swapped] },
-                                         .experts = experts,
-                                         .expert = e,
-                                         .rows = rows,
-                                         .swapped = swapped };
+        a->pair[a->n++] = (struct pair){
+            .side = { side[swapped], side[!swapped] },
+            .of = { .experts = experts, .expert = e, .rows = rows, .swapped = swapped }
+        };
     }
     return 0;
 }
@@ -763,7 +759,28 @@ static bool is_listed(const char *name, const char *list)
 /* Can an adapter adapt tensor T of M, which products read as HOW says? */
 static bool can_adapt(const struct model *m, size_t t, enum packable how)
 {
-    return how != PACKABLE_NOT && m->tensor[t].ndim == 2 && m->tensor[t].tied < 0;
+    return how != PACKABLE_NOT && m->tensor[t].ndim <= 3 && m->tensor[t].ndim >= 2 &&
+           m->tensor[t].tied < 0;
+}
+
+/* Does one of the names in LIST mean tensor T of M: its module, or, where it has all
+ * experts of a layer, the tensor itself, of which a name has the module's end, too? */
+static bool is_named(const struct model *m, size_t t, const char *list)
+{
+    const bool experts = m->tensor[t].ndim == 3;
+    char *name = experts ? model_parameter_dup(m, t) : model_module_dup(m, t);
+    bool found = false;
+
+    for (const char *p = list; *p && !found;) {
+        size_t n = strcspn(p, ",");
+        char *one = xstrndup(p, n);
+
+        found = (!experts || strchr(one, '.')) && is_listed(name, one);
+        free(one);
+        p += n + (p[n] == ',');
+    }
+    free(name);
+    return found;
 }
 
 /* Refuses a name of LIST that no adapted module has. */
@@ -775,12 +792,8 @@ static int check_names(const struct adapter *a, const struct model *m, const cha
         char *one = xstrndup(p, n);
         bool found = false, other = false;
 
-        for (size_t i = a->first; i < m->nadapters && !found; i++) {
-            char *module = model_module_dup(m, m->adapter[i].tensor);
-
-            found = is_listed(module, one);
-            free(module);
-        }
+        for (size_t i = a->first; i < m->nadapters && !found; i++)
+            found = is_named(m, m->adapter[i].tensor, one);
         for (size_t t = 0; t < m->ntensors && !found; t++) {
             char *module = model_module_dup(m, t);
 
@@ -822,19 +835,6 @@ static int find_names(char **out, const struct adapter_wish *w, const struct mod
         return err_set(err, ERR_INPUT, "family %s: lora is no text", m->family);
     *out = xstrndup(v.word, v.len);
     return 0;
-}
-
-/* Adds the end of NAME after its last full stop to the N words at WORD, once. */
-static void add_word(char ***word, size_t *n, const char *name)
-{
-    const char *dot = strrchr(name, '.');
-
-    name = dot ? dot + 1 : name;
-    for (size_t i = 0; i < *n; i++)
-        if (!strcmp((*word)[i], name))
-            return;
-    *word = xrealloc(*word, (*n + 1) * sizeof(**word));
-    (*word)[(*n)++] = xstrdup(name);
 }
 
 /* Is the module that has the tensor called NAME, or one around it, called as one of the
@@ -978,54 +978,111 @@ static int save_all(struct adapter *a, const struct model *m, const char *list,
     return ret;
 }
 
+/* Adds what W asks for of tensor T to M: an adapter, or one for each expert. */
+static void adapt_tensor(struct adapter *a, struct model *m, size_t t, bool turned,
+                         const struct adapter_wish *w)
+{
+    const double scale =
+        w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
+    const uint64_t experts = m->tensor[t].ndim == 3 ? m->tensor[t].axis[0]->size : 0;
+    double swaps;
+
+    for (uint64_t e = 0; e < (experts ? experts : 1); e++) {
+        struct model_adapter *made = model_adapt(m, t, turned, w->rank, scale);
+        struct pair pair = { .of = { .experts = experts, .expert = e } };
+
+        made->expert = experts ? e + 1 : 0;
+        made->trained = true;
+        made->from = a->first;
+        made->dropout = w->dropout;
+        made->magnitudes = w->dora;
+        pair.of.swapped = experts && model_number(m, "lora_swaps", &swaps) && swaps > 0;
+        a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
+        a->pair[a->n++] = pair;
+    }
+}
+
+/* The names of LIST that some adapted tensor has: of experts, or of modules.  The
+ * caller frees it. */
+static char *used_dup(const struct adapter *a, const struct model *m, const char *list,
+                      bool experts)
+{
+    struct str out = { 0 };
+
+    for (const char *p = list; *p;) {
+        size_t n = strcspn(p, ",");
+        char *one = xstrndup(p, n);
+        bool found = false;
+
+        for (size_t i = a->first; i < m->nadapters && !found; i++)
+            found = (m->adapter[i].expert > 0) == experts &&
+                    is_named(m, m->adapter[i].tensor, one);
+        if (found)
+            str_addf(&out, "%s%s", out.len ? "," : "", one);
+        free(one);
+        p += n + (p[n] == ',');
+    }
+    return out.len ? str_steal(&out) : xstrdup("");
+}
+
+/* The ends of the names of all modules that A adapts, once each. */
+static char *ends_dup(const struct adapter *a, const struct model *m)
+{
+    struct str out = { 0 };
+
+    for (size_t i = a->first; i < m->nadapters; i++) {
+        char *module = model_module_dup(m, m->adapter[i].tensor);
+        const char *dot = strrchr(module, '.');
+
+        dot = dot ? dot + 1 : module;
+        if (!out.len || !is_listed(dot, out.s))
+            str_addf(&out, "%s%s", out.len ? "," : "", dot);
+        free(module);
+    }
+    return out.len ? str_steal(&out) : xstrdup("");
+}
+
+/* Makes the text of A's config, as W asks for it. */
+static void tell_config(struct adapter *a, const struct model *m,
+                        const struct adapter_wish *w, const char *list, bool every,
+                        const char *base)
+{
+    struct adapter_wish wish = *w;
+    struct str text = { 0 };
+    char *modules = every ? ends_dup(a, m) : used_dup(a, m, list, false);
+    char *parameters = every ? xstrdup("") : used_dup(a, m, list, true);
+    char *saved = saved_dup(a, m, w->saved);
+    bool turned = false;
+
+    for (size_t i = a->first; i < m->nadapters; i++)
+        turned |= m->adapter[i].turned && !m->adapter[i].expert;
+    wish.saved = saved;
+    adapter_config_print(&text, &wish, base, modules, parameters, turned);
+    a->config.text = str_steal(&text);
+    free(modules);
+    free(parameters);
+    free(saved);
+}
+
 /* Adds adapters of the modules in LIST to M, and the modules to save. */
 static int adapt_all(struct adapter *a, struct model *m, const enum packable *how,
                      const struct adapter_wish *w, const char *list, const char *base,
                      struct err *err)
 {
-    bool every = !strcmp(list, "all-linear"), turned = false;
-    double scale = w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
-    struct adapter_wish wish = *w;
-    struct str text = { 0 };
-    char **word = NULL, *saved;
-    size_t words = 0;
+    bool every = !strcmp(list, "all-linear");
+    char *saved;
     int ret = 0;
 
-    for (size_t t = 0; t < m->ntensors; t++) {
-        char *module = model_module_dup(m, t);
-        struct model_adapter *made;
-
+    for (size_t t = 0; t < m->ntensors; t++)
         if (can_adapt(m, t, how[t]) &&
-            (every ? m->tensor[t].section >= 0 && m->tensor[t].expert < 0
-                   : is_listed(module, list))) {
-            made = model_adapt(m, t, how[t] == PACKABLE_COLS, w->rank, scale);
-            made->trained = true;
-            made->from = a->first;
-            made->dropout = w->dropout;
-            made->magnitudes = w->dora;
-            turned |= made->turned;
-            a->pair = xrealloc(a->pair, (a->n + 1) * sizeof(*a->pair));
-            a->pair[a->n++] = (struct pair){ .magnitude = NULL };
-            if (every)
-                add_word(&word, &words, module);
-        }
-        free(module);
-    }
+            (every ? m->tensor[t].section >= 0 && m->tensor[t].expert < 0 &&
+                         m->tensor[t].ndim == 2
+                   : is_named(m, t, list)))
+            adapt_tensor(a, m, t, how[t] == PACKABLE_COLS, w);
     if (!every && check_names(a, m, list, err) < 0)
         return -1;
-    for (const char *p = every ? "" : list; *p;) {
-        size_t n = strcspn(p, ",");
-
-        word = xrealloc(word, (words + 1) * sizeof(*word));
-        word[words++] = xstrndup(p, n);
-        p += n + (p[n] == ',');
-    }
-    wish.saved = saved = saved_dup(a, m, w->saved);
-    adapter_config_print(&text, &wish, base, (const char *const *)word, words, turned);
-    a->config.text = str_steal(&text);
-    for (size_t i = 0; i < words; i++)
-        free(word[i]);
-    free(word);
+    tell_config(a, m, w, list, every, base);
+    saved = saved_dup(a, m, w->saved);
     if (!a->n)
         ret = err_set(err, ERR_NO, "--lora: the model has no matrix to adapt");
     else if (saved)
@@ -1090,11 +1147,11 @@ void adapter_freeze(const struct adapter *a, struct model *m)
 int adapter_train(const struct adapter *a, struct model *m, struct err *err)
 {
     for (size_t i = 0; i < a->n; i++)
-        if (a->pair[i].experts)
+        if (a->pair[i].of.experts && !m->adapter[a->first + i].expert)
             return err_set(err, ERR_NO,
-                           "%s: tensor %s: matrices that experts share "
+                           "%s: tensor %s: matrices that several of an expert share "
                            "(target_parameters) are not trained on: --lora makes new "
-                           "ones for each expert",
+                           "ones for each",
                            a->path, a->pair[i].side[0]->name);
     for (size_t i = 0; i < a->n; i++) {
         m->adapter[a->first + i].trained = true;
@@ -1115,12 +1172,20 @@ const char *adapter_dir(const struct adapter *a)
 
 char *adapter_tensor_dup(const struct model *m, size_t i, enum adapter_part part)
 {
-    char *module = model_module_dup(m, m->adapter[i].tensor);
-    char *name = str_dupf("%s%s%s", PREFIX, module,
-                          part == ADAPTER_MAGNITUDE ? MAGNITUDE : sides[part]);
+    const struct model_adapter *own = &m->adapter[i];
+    char *module = own->expert ? model_parameter_dup(m, own->tensor)
+                               : model_module_dup(m, own->tensor);
+    char *name = str_dupf("%s%s", PREFIX, module);
 
     free(module);
-    return name;
+    module = own->expert ? str_dupf("%s.%" PRIu64, name, own->expert - 1) : NULL;
+    if (module)
+        free(name);
+    name = module ? module : name;
+    module =
+        str_dupf("%s%s", name, part == ADAPTER_MAGNITUDE ? MAGNITUDE : sides[part]);
+    free(name);
+    return module;
 }
 
 char *adapter_saved_dup(const struct model *m, size_t t)
@@ -1152,6 +1217,26 @@ static const struct tensor *tensor_of(const struct adapter *a, size_t i,
     return part == ADAPTER_NORM        ? NULL
            : part == ADAPTER_MAGNITUDE ? p->magnitude
                                        : p->side[part];
+}
+
+char *adapter_shared_dup(const struct adapter *a, const struct model *m, size_t i,
+                         enum adapter_part part, struct adapter_stack *of)
+{
+    const struct pair *p;
+    char *module, *name;
+
+    a = owner(a, i);
+    p = &a->pair[i - a->first];
+    *of = p->of;
+    if (!p->of.experts)
+        return NULL;
+    if (p->side[part])
+        return xstrdup(p->side[part]->name);
+    module = adapter_stack_module_dup(m, i);
+    name =
+        str_dupf("%s%s%s", PREFIX, module, sides[(part == ADAPTER_A) == p->of.swapped]);
+    free(module);
+    return name;
 }
 
 bool adapter_saves_any(const struct adapter *a)
@@ -1245,13 +1330,10 @@ static int read_stack(const struct adapter *a, const struct tensor *t, struct er
     return 0;
 }
 
-/* Where number K of row I of the PART of P's expert is in T, PEFT's other matrix. */
-static uint64_t swapped_place(const struct pair *p, const struct tensor *t,
-                              enum adapter_part part, uint64_t i, uint64_t k)
+/* The rank of each of the experts whose matrices P has. */
+static uint64_t stack_rank(const struct pair *p)
 {
-    return part == ADAPTER_A
-               ? k * t->shape[1] + i * p->experts + p->expert
-               : (p->expert * (t->shape[0] / p->experts) + k) * t->shape[1] + i;
+    return p->side[p->of.swapped]->shape[0] / p->of.experts;
 }
 
 /* Row I of PART of adapter NUMBER, COLS numbers as they are stored, to ROW. */
@@ -1262,17 +1344,17 @@ static int read_side(const struct adapter *a, size_t number, enum adapter_part p
     const struct tensor *t = tensor_of(a, number, part);
     size_t unit = (size_t)dtype_bits(t->dtype) / 8;
 
-    if (!p->experts || part > ADAPTER_B)
+    if (!p->of.experts || part > ADAPTER_B)
         return read_elements(a, t, i * cols, cols, row, err);
-    if (part == ADAPTER_A && !p->swapped)
-        return read_elements(a, t, (p->expert * (t->shape[0] / p->experts) + i) * cols,
-                             cols, row, err);
+    if (part == ADAPTER_A && !p->of.swapped)
+        return read_elements(
+            a, t, adapter_stack_place(&p->of, part, stack_rank(p), t->shape[1], i, 0),
+            cols, row, err);
     if (read_stack(a, t, err) < 0)
         return -1;
     for (uint64_t k = 0; k < cols; k++) {
-        uint64_t at = p->swapped
-                          ? swapped_place(p, t, part, i, k)
-                          : (p->first + i) * t->shape[1] + k * p->experts + p->expert;
+        uint64_t at =
+            adapter_stack_place(&p->of, part, stack_rank(p), t->shape[1], i, k);
 
         memcpy((char *)row + k * unit, a->stack->data + at * unit, unit);
     }
@@ -1291,11 +1373,11 @@ int adapter_read(const struct adapter *a, size_t i, enum adapter_part part, floa
     a = owner(a, i);
     t = tensor_of(a, i, part);
     p = &a->pair[i - a->first];
-    if (!p->experts)
+    if (!p->of.experts)
         return read_wide(a, t, 0, t->shape[0] * t->shape[1], to, err);
-    rows = p->side[p->swapped]->shape[0] / p->experts; /* the rank */
-    cols = part == ADAPTER_B ? rows : p->swapped ? t->shape[0] : t->shape[1];
-    rows = part == ADAPTER_B ? p->rows : rows;
+    rows = stack_rank(p);
+    cols = part == ADAPTER_B ? rows : p->of.swapped ? t->shape[0] : t->shape[1];
+    rows = part == ADAPTER_B ? p->of.rows : rows;
     row = mem_alloc(cols * sizeof(float) + 1, t->name, err);
     if (!row)
         return -1;

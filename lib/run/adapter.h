@@ -11,6 +11,7 @@
 #include "lib/program/program.h"
 #include "lib/reshard/checkpoint.h"
 #include "lib/run/adapterconfig.h"
+#include "lib/run/adapterstack.h"
 
 struct adapter;
 
@@ -72,7 +73,8 @@ void adapter_freeze(const struct adapter *a, struct model *m);
 const char *adapter_training(const struct adapter *a);
 /* The directory that it was read from; NULL of a new one.  Borrowed. */
 const char *adapter_dir(const struct adapter *a);
-/* PEFT's name of PART of adapter I of M.  The caller frees it. */
+/* PEFT's name of PART of adapter I of M, with a number where experts share a matrix.
+ * The caller frees it. */
 char *adapter_tensor_dup(const struct model *m, size_t i, enum adapter_part part);
 /* What tells it apart from another: its config's text, and the file of its matrices,
  * NULL of a new one.  Borrowed. */
@@ -81,6 +83,10 @@ const char *adapter_file(const struct adapter *a, uint64_t *size);
 
 /* Of A or of those after it: */
 
+/* The name of the matrix of experts that has PART, A or B, of adapter I of M, and *of,
+ * where it lies there; NULL: it has one of its own.  The caller frees it. */
+char *adapter_shared_dup(const struct adapter *a, const struct model *m, size_t i,
+                         enum adapter_part part, struct adapter_stack *of);
 /* The stored type of weight W, which has .adapter. */
 enum dtype adapter_dtype(const struct adapter *a, const struct weight *w);
 /* The same of tensor T, which an adapter has in place of the model's. */

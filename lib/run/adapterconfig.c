@@ -229,7 +229,7 @@ static void add_list(struct str *out, const char *list)
 }
 
 void adapter_config_print(struct str *out, const struct adapter_wish *w,
-                          const char *base, const char *const *module, size_t n,
+                          const char *base, const char *modules, const char *parameters,
                           bool turned)
 {
     str_add(out, "{\n  \"base_model_name_or_path\": ");
@@ -244,12 +244,13 @@ void adapter_config_print(struct str *out, const struct adapter_wish *w,
     str_add(out, ",\n  \"modules_to_save\": ");
     add_list(out, w->saved);
     str_addf(out, ",\n  \"peft_type\": \"LORA\"");
-    str_addf(out, ",\n  \"r\": %" PRIu64 ",\n  \"target_modules\": [", w->rank);
-    for (size_t i = 0; i < n; i++) {
-        str_add(out, i ? ", " : "");
-        str_add_json(out, module[i]);
+    str_addf(out, ",\n  \"r\": %" PRIu64 ",\n  \"target_modules\": ", w->rank);
+    add_list(out, modules);
+    if (*parameters) {
+        str_add(out, ",\n  \"target_parameters\": ");
+        add_list(out, parameters);
     }
-    str_add(out, "],\n  \"task_type\": ");
+    str_add(out, ",\n  \"task_type\": ");
     if (w->task)
         str_add_json(out, w->task);
     else

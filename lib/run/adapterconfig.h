@@ -23,7 +23,8 @@ struct adapter_wish {
     double alpha;  /* 8 */
     double dropout;
     bool rslora, dora;
-    const char *names; /* comma-separated ends of modules' names; "all-linear": of all
+    const char *names; /* comma-separated ends of modules' names, and of parameters'
+                        * that have all experts of a layer; "all-linear": of all modules
                         * that are in layers; NULL: those of the family */
     const char *saved; /* comma-separated ends of the names of modules whose own tensors
                         * are trained, too (modules_to_save); or NULL */
@@ -50,10 +51,11 @@ MUST_CHECK int adapter_config_scale(double *scale, const struct adapter_config *
 MUST_CHECK int adapter_config_check_rank(const struct adapter_config *a,
                                          const char *name, const struct tensor *t,
                                          struct err *err);
-/* Appends the config of a new adapter W of the model BASE, on modules whose names end
- * with one of MODULE[n]; TURNED: their weights are [in][out]. */
+/* Appends the config of a new adapter W of the model BASE, on modules and parameters
+ * whose names end with those in lists between commas; TURNED: the weights of modules
+ * are [in][out]. */
 void adapter_config_print(struct str *out, const struct adapter_wish *w,
-                          const char *base, const char *const *module, size_t n,
+                          const char *base, const char *modules, const char *parameters,
                           bool turned);
 
 #endif

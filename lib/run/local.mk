@@ -4,6 +4,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/adapterconfig.c %D%/adapterconfig.h \
     %D%/adaptermerge.c %D%/adaptermerge.h \
     %D%/adapternorm.c %D%/adapternorm.h \
+    %D%/adapterstack.c %D%/adapterstack.h \
     %D%/attend.c %D%/attend.h \
     %D%/backends.c \
     %D%/beams.c %D%/beams.h \

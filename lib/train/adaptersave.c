@@ -11,6 +11,7 @@
 #include "lib/base/str.h"
 #include "lib/ckpt/safetensors.h"
 #include "lib/reshard/describe.h"
+#include "lib/run/adapterstack.h"
 #include "lib/run/base.h"
 
 enum { SOME = 1 << 16 }; /* numbers that are summed at a time */
@@ -18,16 +19,22 @@ enum { SOME = 1 << 16 }; /* numbers that are summed at a time */
 static const char MATRICES[] = "adapter_model.safetensors",
                   CONFIG[] = "adapter_config.json";
 
+/* A rank's weight: number WEIGHT of P; NULL: other ranks' alone. */
+struct home {
+    struct parameters *p;
+    int weight;
+};
+
 /* A tensor of the checkpoint: PART of adapter INDEX, or what stands in place of the
- * model's tensor INDEX, or a slot of either. */
+ * model's tensor INDEX, or a slot of either.  Of experts that share it those from INDEX
+ * on, by .of; their slots are tensors of their own. */
 struct entry {
     char *name;
     size_t index;
-    bool saved; /* the latter */
+    bool saved; /* the second */
     enum adapter_part part;
-    int slot;             /* -1: the part itself */
-    struct parameters *p; /* that have it; NULL: other ranks' alone */
-    int weight;           /* of them */
+    int slot; /* -1: the part itself */
+    struct adapter_stack of;
     uint64_t shape[MODEL_MAX_DIMS], n, offset; /* of what is written, */
     int ndim;
     enum manifest_form form;
@@ -48,6 +55,7 @@ struct adaptersave {
     size_t n, parts;     /* the first .parts are matrices */
     double *
         matrix; /* [ADAPTER_NORM * nadapters + ntensors]: is it one to the optimizer? */
+    struct home *home; /* the same, of several stages of this rank the first's */
     struct manifest_file *base; /* rank 0 */
     size_t nbase;
     struct pool pool;
@@ -67,27 +75,6 @@ bool adaptersave_applies(const struct trainer *t)
 
 /* ---- opening ---- */
 
-/* Is weight W that of E? */
-static bool is_of(const struct weight *w, const struct entry *e)
-{
-    return e->saved ? !w->adapter && w->tensor == e->index
-                    : w->adapter == (int)e->index + 1 && w->part == e->part;
-}
-
-/* Finds the weight of E: of several stages of this rank that have it, the first's. */
-static void find_weight(const struct trainer *t, struct entry *e)
-{
-    for (int k = 0; k < t->nstages && !e->p; k++) {
-        const struct program *p = t->stage[k].program;
-
-        for (int i = 0; i < p->nweights && !e->p; i++)
-            if (is_of(&p->weight[i], e)) {
-                e->p = &t->stage[k].parameters;
-                e->weight = i;
-            }
-    }
-}
-
 /* Adds E, of the axes AXIS, which is called NAME, or SLOT of it. */
 static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
                     const struct axis *const *axis, bool matrix)
@@ -100,7 +87,6 @@ static void add_one(struct adaptersave *b, struct entry e, char *name, int slot,
         free(name);
         return;
     }
-    find_weight(b->t, &e);
     e.form = of ? store->state[slot].form : MANIFEST_LIKE;
     e.cols = ndim ? axis[ndim - 1]->size : 1;
     e.ndim = 0;
@@ -131,6 +117,26 @@ static void add_saved(struct adaptersave *b, size_t index, int slot)
                 b->matrix[ADAPTER_NORM * m->nadapters + index] > 0);
 }
 
+/* Adds the matrix that has PART of adapter INDEX and of the other experts, if it is the
+ * first: true, if they share one. */
+static bool add_shared(struct adaptersave *b, size_t index, enum adapter_part part)
+{
+    const struct model *m = b->c->model;
+    struct entry e = { .index = index, .part = part, .slot = -1, .ndim = 2 };
+
+    e.name = adapter_shared_dup(b->c->adapter, m, index, part, &e.of);
+    if (!e.name)
+        return false;
+    if (e.of.expert) {
+        free(e.name);
+        return true;
+    }
+    adapter_stack_shape(&e.of, m, index, part, e.shape);
+    e.n = e.shape[0] * e.shape[1];
+    b->entry[b->n++] = e;
+    return true;
+}
+
 static void add_entry(struct adaptersave *b, size_t index, enum adapter_part part,
                       int slot)
 {
@@ -138,20 +144,24 @@ static void add_entry(struct adaptersave *b, size_t index, enum adapter_part par
     const struct axis *axis[2];
     int ndim = model_adapter_axes(m, index, part, axis);
 
+    if (slot < 0 && part <= ADAPTER_B && add_shared(b, index, part))
+        return;
     add_one(b, (struct entry){ .index = index, .part = part, .ndim = ndim },
             adapter_tensor_dup(m, index, part), slot, axis,
             b->matrix[ADAPTER_NORM * index + part] > 0);
 }
 
-/* Finds what is a matrix to the optimizer, also on other stages. */
-static int find_matrices(struct adaptersave *b, struct err *err)
+/* Finds this rank's weights, and what is a matrix to the optimizer, also on other
+ * stages. */
+static int find_weights(struct adaptersave *b, struct err *err)
 {
     const struct model *m = b->c->model;
     const size_t parts = ADAPTER_NORM * m->nadapters, n = parts + m->ntensors;
 
     b->matrix = xcalloc(n + 1, sizeof(*b->matrix));
+    b->home = xcalloc(n + 1, sizeof(*b->home));
     for (int k = 0; k < b->t->nstages; k++) {
-        const struct parameters *store = &b->t->stage[k].parameters;
+        struct parameters *store = &b->t->stage[k].parameters;
 
         for (int i = 0; i < store->program->nweights; i++) {
             const struct weight *w = &store->program->weight[i];
@@ -159,6 +169,10 @@ static int find_matrices(struct adaptersave *b, struct err *err)
                             ? ADAPTER_NORM * ((size_t)w->adapter - 1) + (size_t)w->part
                             : parts + w->tensor;
 
+            if (w->adapter && w->part == ADAPTER_NORM)
+                continue;
+            if (!b->home[at].p)
+                b->home[at] = (struct home){ store, i };
             if (store->row[i].trained && store->row[i].matrix)
                 b->matrix[at] = 1;
         }
@@ -174,7 +188,7 @@ int adaptersave_open(struct adaptersave **out, struct trainer *t, struct checkpo
     int slots = t->stage->parameters.slots, ret;
 
     *b = (struct adaptersave){ .t = t, .c = c, .world = world };
-    ret = find_matrices(b, err);
+    ret = find_weights(b, err);
     b->entry =
         xcalloc((ADAPTER_NORM * m->nadapters + m->ntensors) * (size_t)(slots + 1) + 1,
                 sizeof(*b->entry));
@@ -209,6 +223,7 @@ void adaptersave_close(struct adaptersave *b)
     free(b->base);
     free(b->some);
     free(b->matrix);
+    free(b->home);
     pool_clear(&b->pool);
     free(b);
 }
@@ -245,6 +260,9 @@ static bool find_place(const struct places *p, size_t here, size_t whole, size_t
 /* This rank's numbers of an entry on their way to the whole tensor. */
 struct placing {
     struct places of;
+    const struct entry *e;
+    struct adapter_stack stack; /* of one of those that share it, */
+    uint64_t rank;              /* and its rank */
     const float *here; /* numbers from FIRST of the rank's shard; COUNT of them */
     uint64_t first, count;
     uint32_t *whole; /* their bits */
@@ -257,19 +275,23 @@ static void place_run(void *arg, size_t here, size_t whole, size_t n, bool owned
     for (size_t k = 0; k < n && owned; k++) {
         size_t at, in;
 
-        if (find_place(&p->of, here + k, whole + k, &at, &in) && at >= p->first &&
-            at < p->first + p->count)
-            memcpy(&p->whole[in], &p->here[at - p->first], sizeof(float));
+        if (!find_place(&p->of, here + k, whole + k, &at, &in) || at < p->first ||
+            at >= p->first + p->count)
+            continue;
+        if (p->e->of.experts)
+            in = (size_t)adapter_stack_place(&p->stack, p->e->part, p->rank,
+                                             p->e->shape[1], in / p->of.whole_cols,
+                                             in % p->of.whole_cols);
+        memcpy(&p->whole[in], &p->here[at - p->first], sizeof(float));
     }
 }
 
-/* Copies what this rank owns of E to WHOLE, which is 0 elsewhere. */
-static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *whole,
-                     struct err *err)
+/* Copies what this rank owns of E, as it has it at HOME, to AT. */
+static int place_one(struct adaptersave *b, const struct entry *e,
+                     const struct home *home, struct placing *at, struct err *err)
 {
-    struct parameters *p = e->p;
+    struct parameters *p = home->p;
     const int replica = b->t->copies->rank;
-    struct placing at = { .whole = whole };
     const struct parameter *row;
     float *host;
     bool all;
@@ -277,28 +299,55 @@ static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *who
 
     if (!p)
         return 0;
-    row = &p->row[e->weight];
+    row = &p->row[home->weight];
     all = e->slot < 0 && !parameters_gathers(p);
     if (replica >= p->owner.size || (replica && all))
         return 0;
-    at.of = (struct places){ e->form, p->program->weight[e->weight].cols, e->cols };
-    at.first = all ? 0 : row->first;
-    at.count = all ? row->n : row->count;
+    at->of.cols = p->program->weight[home->weight].cols;
+    at->first = all ? 0 : row->first;
+    at->count = all ? row->n : row->count;
     if (e->slot >= 0)
-        parameters_kept(p, e->weight, e->slot, &at.first, &at.count);
-    if (!at.count)
+        parameters_kept(p, home->weight, e->slot, &at->first, &at->count);
+    if (!at->count)
         return 0;
-    host = mem_alloc(at.count * sizeof(float), "a matrix to save", err);
+    host = mem_alloc(at->count * sizeof(float), "a matrix to save", err);
     if (!host)
         return -1;
-    ret = e->slot >= 0 ? parameters_take_slot(p, host, e->weight, e->slot, at.first,
-                                              at.count, err)
+    ret = e->slot >= 0 ? parameters_take_slot(p, host, home->weight, e->slot, at->first,
+                                              at->count, err)
                        : p->ops->copy_out(p->device, host, all ? row->weight : row->own,
-                                          (size_t)at.count * sizeof(float), err);
-    at.here = host;
+                                          (size_t)at->count * sizeof(float), err);
+    at->here = host;
     if (ret == 0)
-        parameters_runs(p, e->weight, place_run, &at);
+        parameters_runs(p, home->weight, place_run, at);
     free(host);
+    return ret;
+}
+
+/* Copies what this rank owns of E to WHOLE, which is 0 elsewhere. */
+static int place_own(struct adaptersave *b, const struct entry *e, uint32_t *whole,
+                     struct err *err)
+{
+    const struct model *m = b->c->model;
+    const size_t parts = ADAPTER_NORM * m->nadapters;
+    const struct axis *axis[2];
+    struct placing at = { .e = e, .whole = whole, .stack = e->of };
+    int ret = 0;
+
+    at.of = (struct places){ .form = e->form, .whole_cols = e->cols };
+    if (!e->of.experts)
+        return place_one(
+            b, e,
+            &b->home[e->saved ? parts + e->index : ADAPTER_NORM * e->index + e->part],
+            &at, err);
+    for (uint64_t k = 0; k < e->of.experts && ret == 0; k++) {
+        const size_t index = e->index + k; /* they were added together */
+
+        at.of.whole_cols = axis[model_adapter_axes(m, index, e->part, axis) - 1]->size;
+        at.stack.expert = k;
+        at.rank = m->adapter[index].rank.size;
+        ret = place_one(b, e, &b->home[ADAPTER_NORM * index + e->part], &at, err);
+    }
     return ret;
 }
 

@@ -59,9 +59,11 @@ def make(name, options):
             if "lora_" in key:
                 p.normal_(0, 0.2)
     write(peft, os.path.join(DATA, "adapters", name), name)
-    if eager:
+    if name == "mixtral":
         return
     train(name)
+    if eager:
+        return
     if name == "llama-gqa":
         make_other(name)
         for which in MORE:
@@ -137,7 +139,10 @@ def write(peft, out, name, embedding=False):
 
 def train(name):
     out = os.path.join(DATA, "adapters", name)
-    model = AutoModelForCausalLM.from_pretrained(os.path.join(DATA, "models", name.split("/")[0]), dtype=torch.float64)
+    where = os.path.join(DATA, "models", name.split("/")[0])
+    kind = getattr(transformers, AutoConfig.from_pretrained(where).architectures[0])
+    eager = dict(experts_implementation="eager") if "target_parameters" in ADAPTERS.get(name, {}) else {}
+    model = kind.from_pretrained(where, dtype=torch.float64, **eager)
     peft = PeftModel.from_pretrained(model, out, is_trainable=True).double().eval()
     loss = sum(functional.cross_entropy(peft(torch.tensor([t])).logits[0, :-1], torch.tensor(t[1:]), reduction="sum")
                for t in TEXTS) / sum(len(t) - 1 for t in TEXTS)
