@@ -50,6 +50,30 @@ run tp-run train -q --resume-from back --data data.jsonl --order sequential --pa
 status_is 0 "what was exported goes on"
 err_empty "at the rate that the schedule has there"
 ok "it comes to the same" reaches back.run trainer-cosine.safetensors
+# Trainer's own form, which tests/oracle/check-resumed.py saw Trainer go on from
+run tp-shard merge -q --export trainer trainer-cosine.run back.trainer
+status_is 0 "a checkpoint of Trainer is written"
+ls back.trainer > names
+same_text names "config.json
+generation_config.json
+model.safetensors
+optimizer.pt
+scheduler.pt
+trainer_state.json" "of the files that it resumes"
+run tp-run train -q --resume-from back.trainer --data data.jsonl --order sequential --pack none --global-batch 4 \
+    --lr-schedule cosine --warmup 2 --lr 0.01 --threads 1 -o back.run -f
+status_is 0 "which goes on"
+err_empty "at its rate, for as many steps"
+ok "it comes to the same" reaches back.run trainer-cosine.safetensors
+run tp-shard merge -q --export trainer trainer again
+status_is 0 "so does what Trainer wrote"
+ok "it has its groups" sh -c "tp-run train -q --resume-from again --data data.jsonl --order sequential --pack none \
+    --global-batch 4 --threads 1 --lr-schedule linear --warmup 2 -o again.run 2> err && test ! -s err"
+ok "and comes to the same" reaches again.run trainer.safetensors
+run tp-shard merge -q -f --export dcp trainer-cosine.run back.trainer
+status_is 2 "a directory that has weights is no other form's export"
+run tp-shard merge -q -f --export trainer trainer-cosine.run back.trainer
+status_is 0 "but its own"
 go_on trainer -f --tp 2 --pp 2 --dp 2 --zero 3
 status_is 0 "on eight ranks that share"
 ok "it comes to the same" reaches trainer.run trainer.safetensors
@@ -84,6 +108,35 @@ status_is 3 "a model alone has no optimizer"
 err_has "has no state of an optimizer of PyTorch" "a line says so"
 run tp-run train --resume-from trainer trainer --data data.jsonl -o none
 status_is 2 "it takes the place of a model"
+
+# what Trainer loads by the names of modules, and what it has no place for
+three() {
+    tp-run train -q --data data.jsonl --threads 1 --steps 1 --save-every 1 --global-batch 4 -o "$1.run" -f "$2" ${3-}
+}
+cp -r "$data/models/gpt2-untied" bare
+LC_ALL=C sed 's/"transformer\.\([^"]*\)"/            "\1"/g' "$data/models/gpt2-untied/model.safetensors" > bare/model.safetensors
+ok "GPT-2's files may lack a prefix" sh -c 'tp-shard show bare | grep -q "^h.0.ln_1.bias "'
+three bare bare
+run tp-shard merge -q --export trainer bare.run/step-000001 bare.trainer
+status_is 0 "a training of such is exported"
+ok "by the names that Trainer's modules have" sh -c 'tp-shard show bare.trainer | grep -q "^transformer.h.0.ln_1.bias "'
+three half "$data/models/apertus" "--weight-decay 0.1 --decays matrices"
+run tp-shard merge -q --export trainer half.run/step-000001 never
+status_is 1 "what decays in another way than its two groups is refused"
+err_has "alpha_p: --decays matrices is not as the two groups of Trainer decay" "by the weight"
+three half "$data/models/apertus" "--weight-decay 0.1 --decays usual"
+run tp-shard merge -q --export trainer half.run/step-000001 half.trainer
+status_is 0 "the usual is not"
+ok "of bf16 the masters are written" sh -c 'grep -q "\"dtype\": \"float32\"" half.trainer/config.json &&
+    tp-shard show half.trainer | grep -q "lm_head.weight *F32"'
+run tp-shard merge -q --export trainer --weights-only half.run/step-000001 never
+status_is 1 "without moments there is nothing to resume"
+err_has "no moments of Adam are exported" "a line says so"
+run tp-shard merge -q --export trainer nadam never
+status_is 1 "nor is there of another optimizer"
+err_has "nadam: its optimizer has Nesterov momentum (torch.optim.NAdam), which AdamW has not" "a line says so"
+ok "and nothing has the final name" test ! -e never
+
 mkdir cut && cp trainer-cosine/* cut && head -c 9000 trainer-cosine/optimizer.pt > cut/optimizer.pt
 go_on cut
 status_is 3 "a file that is cut off is refused"

@@ -8,6 +8,7 @@
 
 #include "lib/ckpt/trainprogress.h"
 #include "lib/model/decay.h"
+#include "lib/reshard/pytorchgroups.h"
 
 static const double RATE_NOISE = 1e-6; /* of a rate that was printed, relative */
 
@@ -49,67 +50,12 @@ static void take(const struct train *t, const char *option, double *to, double v
         *to = value;
 }
 
-/* The groups must be AdamW's, and alike in what this optimizer has once. */
-static int check_groups(const struct progress *p, const char *path, struct err *err)
-{
-    const struct progress_group *first = p->group;
-
-    for (size_t g = 0; g < p->ngroups; g++) {
-        const struct progress_group *x = &p->group[g];
-
-        if (x->odd)
-            return err_set(err, ERR_NO,
-                           "%s: its optimizer has %s, which --optimizer adamw has not",
-                           path, x->odd);
-        if (isnan(x->rate))
-            return err_set(err, ERR_INPUT, "%s: a group of parameters without a rate",
-                           path);
-        if (!progress_alike(x->beta1, first->beta1) ||
-            !progress_alike(x->beta2, first->beta2) ||
-            !progress_alike(x->eps, first->eps))
-            return err_set(err, ERR_NO,
-                           "%s: groups of parameters with different betas or eps",
-                           path);
-        if (!progress_alike(x->rate, first->rate) ||
-            !progress_alike(x->first_rate, first->first_rate))
-            return err_set(err, ERR_NO, "%s: groups of parameters with different rates",
-                           path);
-    }
-    return 0;
-}
-
-/* Do the weights decay as KIND says, by one number, which *DECAY becomes, and the
- * others not at all? */
-static bool decay_fits(double *decay, const struct checkpoint *c, enum decay_kind kind)
-{
-    const struct progress *p = &c->source.progress;
-    bool *decays = decay_new(c->model, kind), fits = true;
-
-    *decay = (double)NAN;
-    for (size_t i = c->nweights; i < c->ntensors && fits; i++) {
-        int g = c->source.group[i - c->nweights];
-        double own = g < 0 ? (double)NAN : p->group[g].decay;
-        bool on = c->which[i] >= 0 && decays[c->which[i]];
-
-        if (isnan(own))
-            continue;
-        if (on && isnan(*decay))
-            *decay = own;
-        fits = on ? own == *decay : own == 0;
-    }
-    free(decays);
-    return fits;
-}
-
 /* Sets *KIND and *DECAY to those of the groups of C. */
 static int find_decay(enum decay_kind *kind, double *decay, const struct checkpoint *c,
                       struct err *err)
 {
-    for (int k = 0; k < DECAY_KINDS; k++)
-        if (decay_fits(decay, c, (enum decay_kind)k)) {
-            *kind = (enum decay_kind)k;
-            return 0;
-        }
+    if (pytorchgroups_decay(kind, decay, c))
+        return 0;
     return err_set(
         err, ERR_NO,
         "%s: weights decay by different numbers, or others than --decays can "
@@ -207,7 +153,7 @@ int train_from_take(struct train *t, bool anew, struct err *err)
                        "--resume-from %s: has moments of --optimizer "
                        "adamw, not %s",
                        c->path, optimizer_names[o->optimizer]);
-    if (check_groups(p, c->path, err) < 0 ||
+    if (pytorchgroups_check(c, err) < 0 ||
         (anew && !is_given(t, "decays") && find_decay(&kind, &decay, c, err) < 0) ||
         take_state(t, p, c->path, err) < 0)
         return -1;

@@ -1,23 +1,24 @@
 /* export - writes a checkpoint in the form of another framework */
 #include "lib/reshard/export.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "lib/base/mem.h"
+#include "lib/ckpt/trainprogress.h"
 #include "lib/model/decay.h"
 #include "lib/reshard/exportforms.h"
+#include "lib/reshard/pytorchgroups.h"
 #include "lib/reshard/smallfile.h"
 
 static const struct export_form *const forms[] = {
-    &export_dcp_form,
-    &export_megatron_form,
-    &export_zero_form,
-    &export_gguf_form,
+    &export_dcp_form,  &export_megatron_form, &export_zero_form,
+    &export_gguf_form, &export_trainer_form,
 };
 
-const char *const export_names[] = { "dcp", "megatron-dist", "deepspeed-universal",
-                                     "gguf", NULL };
+const char *const export_names[] = { "dcp",  "megatron-dist", "deepspeed-universal",
+                                     "gguf", "trainer",       NULL };
 
 /* ---- small files ---- */
 
@@ -26,6 +27,8 @@ static const enum dtype *new_type(const struct exporting *x)
 {
     const struct checkpoint *c = x->ckpt;
 
+    if (x->retype)
+        return x->retype;
     if (x->opt->dtype || !c->sharded || !c->manifest.cast)
         return x->opt->dtype;
     for (size_t i = 0; i < c->nweights; i++)
@@ -63,21 +66,36 @@ static void own_small(struct exporting *x)
 
 /* ---- the training ---- */
 
-static void read_run(struct exporting_run *r, const struct checkpoint *c)
+/* Sets *to to the NAME of J, if it has one of at most MOST. */
+static void read_count(uint64_t *to, const struct json *j, const char *name,
+                       uint64_t most)
+{
+    uint64_t n;
+
+    if (json_u64(json_get(j, name), &n) && n <= most)
+        *to = n;
+}
+
+static void read_manifest(struct exporting_run *r, const struct checkpoint *c)
 {
     struct json_doc doc;
     const struct json *o;
 
-    *r = (struct exporting_run){
-        .lr = 1e-3, .first_lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8
-    };
-    if (!c->sharded || !c->manifest.training ||
-        json_parse(&doc, "training", c->manifest.training, strlen(c->manifest.training),
-                   NULL) < 0)
+    if (!c->manifest.training || json_parse(&doc, "training", c->manifest.training,
+                                            strlen(c->manifest.training), NULL) < 0)
         return;
     o = json_get(doc.root, "options");
     if (!json_u64(json_get(doc.root, "updates"), &r->step))
         r->step = 0;
+    if (!json_u64(json_get(doc.root, "step"), &r->done))
+        r->done = r->step;
+    read_count(&r->overflows, doc.root, "overflows", r->done);
+    read_count(&r->tokens, doc.root, "tokens", UINT64_MAX);
+    read_count(&r->all, o, "steps", UINT64_MAX);
+    read_count(&r->batch, o, "global_batch", UINT64_MAX);
+    read_count(&r->save_every, o, "save_every", UINT64_MAX);
+    read_count(&r->eval_every, o, "eval_every", UINT64_MAX);
+    r->follows = json_get(doc.root, "schedule") != NULL;
     json_double(json_get(o, "lr"), &r->lr);
     r->first_lr = r->lr;
     json_double(json_get(doc.root, "rate"), &r->lr);
@@ -90,6 +108,62 @@ static void read_run(struct exporting_run *r, const struct checkpoint *c)
             !strcmp(json_string(json_get(o, "decays")), decay_names[k]))
             r->decays = (enum decay_kind)k;
     json_clear(&doc);
+}
+
+static void take(double *to, double value)
+{
+    if (!isnan(value))
+        *to = value;
+}
+
+/* The same of another trainer's checkpoint. */
+static int read_progress(struct exporting_run *r, const struct checkpoint *c,
+                         struct err *err)
+{
+    const struct progress *p = &c->source.progress;
+
+    if (pytorchgroups_check(c, err) < 0)
+        return -1;
+    if (p->uneven)
+        return err_set(err, ERR_NO,
+                       "%s: some parameters have had more updates than others",
+                       c->path);
+    if (p->updates >= 0)
+        r->step = (uint64_t)p->updates;
+    r->done = p->steps == UINT64_MAX ? r->step : p->steps;
+    if (p->scheduled < r->done)
+        r->overflows = r->done - p->scheduled;
+    r->all = p->all;
+    take(&r->lr, p->group->rate);
+    r->first_lr = r->lr;
+    take(&r->first_lr, p->group->first_rate);
+    take(&r->beta1, p->group->beta1);
+    take(&r->beta2, p->group->beta2);
+    take(&r->eps, p->group->eps);
+    if (!pytorchgroups_decay(&r->decays, &r->decay, c))
+        return err_set(err, ERR_NO,
+                       "%s: weights decay by different numbers, or others than two "
+                       "groups can say",
+                       c->path);
+    if (isnan(r->decay))
+        r->decay = 0;
+    return 0;
+}
+
+/* Without moments there is nothing to say. */
+static int read_run(struct exporting *x, struct err *err)
+{
+    const struct checkpoint *c = x->ckpt;
+
+    x->run = (struct exporting_run){
+        .lr = 1e-3, .first_lr = 1e-3, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8
+    };
+    if (c->sharded)
+        read_manifest(&x->run, c);
+    else if (x->form->states && c->model && c->source.progress.ngroups &&
+             c->ntensors > c->nweights)
+        return read_progress(&x->run, c, err);
+    return 0;
 }
 
 /* Is tensor I of C, a state, an optimizer's, and no copy of a weight? */
@@ -182,7 +256,8 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
     tensor_index_init(&x.index, ckpt->tensor, ckpt->ntensors);
     if (ckpt->model && read_config(&x, err) < 0)
         goto out;
-    read_run(&x.run, ckpt);
+    if (read_run(&x, err) < 0)
+        goto out;
     x.decays = ckpt->model ? decay_new(ckpt->model, x.run.decays) : NULL;
     own_small(&x);
     for (size_t i = 0; i < sizeof(forms) / sizeof(*forms); i++)

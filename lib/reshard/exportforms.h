@@ -12,5 +12,7 @@ extern const struct export_form export_megatron_form;
 extern const struct export_form export_zero_form;
 /* GGUF: one file with the tokenizer and the config as metadata. */
 extern const struct export_form export_gguf_form;
+/* transformers' Trainer: model.safetensors, optimizer.pt and how far it is. */
+extern const struct export_form export_trainer_form;
 
 #endif

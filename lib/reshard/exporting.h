@@ -39,6 +39,12 @@ struct exporting_run {
     double lr, beta1, beta2, eps, decay;
     double first_lr;        /* of a schedule: its peak */
     enum decay_kind decays; /* to which weights decay applies */
+    /* of a run of tp-run; 0: not known */
+    uint64_t done, all;              /* steps, of so many */
+    uint64_t overflows;              /* steps that its schedule leaves out */
+    uint64_t tokens, batch;          /* seen; samples of a step */
+    uint64_t save_every, eval_every; /* steps */
+    bool follows;                    /* its schedule follows the losses */
 };
 
 struct exporting {
@@ -52,7 +58,8 @@ struct exporting {
     struct exporting_run run; /* with .states */
     bool *decays;         /* [model->ntensors] (model/decay.h); NULL without a model */
     uint64_t total, done; /* bytes of tensors */
-    char **ours;          /* names of all files */
+    const enum dtype *retype; /* what config.json says of weights, or NULL */
+    char **ours;              /* names of all files */
     size_t nours, cap;
     struct tensor_index index; /* of the checkpoint's tensors */
     struct json_doc config;    /* of the model; .root is NULL without one */

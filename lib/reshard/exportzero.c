@@ -16,6 +16,7 @@
 #include "lib/base/mem.h"
 #include "lib/ckpt/pickler.h"
 #include "lib/reshard/exportforms.h"
+#include "lib/reshard/exportgroups.h"
 
 static const char LATEST[] = "latest_universal", ZERO[] = "zero",
                   MODEL[] = "mp_rank_00_model_states.pt",
@@ -73,33 +74,7 @@ static void put_none(struct str *s, const char *name)
 
 static void put_group(struct str *s, const struct exporting_run *r, bool undecayed)
 {
-    static const char *const off[] = { "amsgrad", "maximize", "capturable",
-                                       "differentiable" };
-    static const char *const unset[] = { "foreach", "fused" };
-    const struct {
-        const char *name;
-        double value;
-    } reals[] = { { "lr", r->lr },
-                  { "initial_lr", r->first_lr },
-                  { "eps", r->eps },
-                  { "weight_decay", undecayed ? 0 : r->decay } };
-
-    pickler_begin_dict(s);
-    for (size_t i = 0; i < sizeof(reals) / sizeof(*reals); i++) {
-        pickler_text(s, reals[i].name);
-        pickler_real(s, reals[i].value);
-    }
-    pickler_text(s, "betas");
-    str_addc(s, '(');
-    pickler_real(s, r->beta1);
-    pickler_real(s, r->beta2);
-    str_addc(s, 't');
-    for (size_t i = 0; i < sizeof(off) / sizeof(*off); i++)
-        put_flag(s, off[i], false);
-    for (size_t i = 0; i < sizeof(unset) / sizeof(*unset); i++)
-        put_none(s, unset[i]);
-    put_flag(s, "decoupled_weight_decay", true);
-    pickler_text(s, "params");
+    exportgroups_begin(s, r, undecayed ? 0 : r->decay);
     pickler_begin_list(s);
     pickler_count(s, undecayed);
     pickler_end_list(s);

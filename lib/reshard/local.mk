@@ -9,6 +9,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/describe.c %D%/describe.h \
     %D%/export.c %D%/export.h %D%/exporting.c %D%/exporting.h %D%/exportforms.h %D%/exportitems.c %D%/exportitems.h %D%/placed.c %D%/placed.h \
     %D%/exportdcp.c %D%/exportgguf.c %D%/exportmegatron.c %D%/exportzero.c \
+    %D%/exportgroups.c %D%/exportgroups.h %D%/exporttrainer.c \
     %D%/gather.c \
     %D%/grow.c %D%/grow.h \
     %D%/idrange.c %D%/idrange.h \
@@ -17,6 +18,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/nonfinite.c %D%/nonfinite.h \
     %D%/numbered.c %D%/numbered.h \
     %D%/partset.c %D%/partset.h \
+    %D%/pytorchgroups.c %D%/pytorchgroups.h \
     %D%/quantize.c %D%/quantize.h \
     %D%/renamed.c %D%/renamed.h \
     %D%/smallfile.c %D%/smallfile.h \
