@@ -61,8 +61,12 @@ for tp in 1 8; do
     ok "DeepSeek-V3's cache is its latent, at tp $tp" \
         test "$(fields out kv_cache | head -n 1)" = $((61 * 576 * 2 * 4096))
 done
-ok "it has 671,026,419,200 parameters" test "$(fields out params)" = 671026419200
-ok "of which a token uses 37,552,297,472" test "$(fields out active_params)" = 37552297472
+ok "it has 671,026,419,200 parameters and values of buffers" test $(($(fields out params) + $(fields out buffers))) = 671026419200
+ok "of which those are experts' biases" test "$(fields out buffers)" = $((58 * 256))
+ok "a token uses 37,552,282,624 parameters" test "$(fields out active_params)" = 37552282624
+mem-estimate train --ep 8 --seq 64 --json v3.json > trained
+ok "and biases have no gradients" test "$(($(fields out params) - 671026404352))" = 0 -a \
+    $((8 * $(fields trained weights | head -n 1) - 8 * $(fields trained gradients | head -n 1))) = $((8 * 2 * 58 * 256))
 
 # lines that mean nothing
 while read -r column line; do

@@ -152,6 +152,17 @@ fsdp() { train "$1" --framework torchtitan --runtime 0 --weights f32 --compute b
 ok "the difference is in what is sharded" about 10 "15.4 $GiB" \
     "$(for key in weights gradients optimizer; do echo "+ $(fsdp $key 8) - $(fsdp $key 128)"; done | tr '\n' ' ')"
 
+# 405B in FP8 (fbgemm_fp8) at tp 8 takes 57.75 GiB a rank (published): 16 heads of keys, since Meta's files have each twice;
+# products of attention, of the first and of the last layer are in bf16; vLLM's table of cosines and sines is among them
+list=$(awk 'BEGIN { for (i = 0; i < 126; i++) { for (k = 1; k < 5; k++) printf "\"model.layers.%d.self_attn.%s_proj\",", i, substr("qkvo", k, 1)
+    if (i % 125 == 0) printf "\"model.layers.%d.mlp.gate_proj\",\"model.layers.%d.mlp.up_proj\",\"model.layers.%d.mlp.down_proj\",", i, i, i } }')
+sed 's/"num_key_value_heads": *8/"num_key_value_heads":16/; s/}$/,"quantization_config":{"quant_method":"fbgemm_fp8","modules_to_not_convert":['"$list"'"lm_head"]}}/' \
+    llama-3.1-405b.json > fbgemm.json
+run mem-estimate infer --framework vllm --tp 8 --seq 4096 fbgemm.json
+out_has "tp0 x8   57.75        0.50" "405B in FP8 has 57.75 GiB a rank in vLLM, and activations in bf16"
+ok "of which the table of angles is 32 MiB" test $(($(mem-estimate infer --framework vllm --tp 8 --seq 4096 --json fbgemm.json | sed 's/.*"weights":\([0-9]*\).*/\1/') -
+    $(mem-estimate infer --tp 8 --seq 4096 --json fbgemm.json | sed 's/.*"weights":\([0-9]*\).*/\1/'))) = $((131072 * 128 * 2))
+
 # Llama 3's own layout of 405B (Llama team 2024, section 3.3): tp 8, pp 16, dp 128, 16 sequences of 8,192 tokens a replica, bf16, nothing
 # recomputed, and a layer fewer on the first and the last stage; it was trained so on devices with 80 GB
 run mem-estimate train --tp 8 --pp 16 --dp 128 --micro-batches 16 --zero 1 --seq 8192 --sequence-parallel --weights bf16 --gpu h100-80g \

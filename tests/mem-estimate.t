@@ -330,17 +330,23 @@ err_has "--lora: llama has no matrix called 'query'" "and is named"
 run mem-estimate train --lora 8:input_layernorm llama.json
 err_has "--lora: llama has no matrix called 'input_layernorm'" "so is a vector, which LoRA does not adapt"
 
-# parameters: shapes and published counts of public models; a count that is only rounded agrees within
+# parameters, and buffers that files hold: shapes and published counts of public models; a count that is only rounded agrees within
 # 1.5 % (Falcon 40B is named after a rounder number, 3.3 % below what transformers counts in its shape)
 tab=$(printf '\t')
 while IFS="$tab" read -r name exact published config; do
     printf '%s\n' "$config" > shape.json
-    got=$(mem-estimate infer --seq 64 --json shape.json | sed 's/.*"params":\([0-9]*\).*/\1/')
+    got=$(mem-estimate infer --seq 64 --json shape.json | sed 's/.*"params":\([0-9]*\).*"buffers":\([0-9]*\).*/\1 + \2/')
     within=1.5
     [ "$exact" = exact ] && within=0
-    ok "$name has $published parameters ($exact)" awk -v a="${got:-0}" -v b="$published" -v w="$within" \
+    ok "$name has $published parameters ($exact)" awk -v a=$((${got:-0})) -v b="$published" -v w="$within" \
         'BEGIN { d = a - b; if (d < 0) d = -d; exit !(d * 100 <= w * b) }'
 done < "$data/configs.tsv"
+# what transformers' num_parameters leaves out
+for one in lfm2-8b-a1b:8339929856:704 bart-base:139420416:50265 minimax-m2:228689748992:15872; do
+    shape "${one%%:*}"
+    run mem-estimate infer --seq 64 "${one%%:*}.json"
+    out_has ", $(echo "${one#*:}" | sed 's/:/ parameters and /') values of buffers, weights" "buffers of ${one%%:*} are counted apart"
+done
 
 # does it fit?
 run mem-estimate infer --gpu h100-80g llama.json

@@ -86,7 +86,7 @@ out_has "only in the first" "missing tensors too"
 # show and plan
 run tp-shard show --json "$bard"
 status_is 0 "a directory is shown"
-out_has '{"type":"summary","family":"llama","params":2828736,"tensors":57,"bytes":5657472,"dtypes":{"BF16":57}}' \
+out_has '{"type":"summary","family":"llama","params":2828736,"buffers":0,"tensors":57,"bytes":5657472,"dtypes":{"BF16":57}}' \
     "the last line sums up"
 run tp-shard show "$bard/model.safetensors"
 out_has "57 tensors, 2828736 parameters, 5.40 MiB" "a single file is shown"

@@ -104,6 +104,7 @@ void report_json(const struct report *r)
     str_add_json(&s, q->summary.model->family);
     str_addf(&s, ",\"params\":%" PRIu64 ",\"active_params\":%" PRIu64, params,
              a ? active_params(a, params) : params);
+    str_addf(&s, ",\"buffers\":%" PRIu64, costmodel_buffers(q->summary.model));
     str_addf(&s, ",\"mode\":\"%s\",\"mesh\":", q->memory.train ? "train" : "infer");
     add_mesh(&s, q->memory.mesh.size);
     str_addf(&s, ",\"framework\":\"%s\",\"ranks\":[",
@@ -169,6 +170,7 @@ static void print_simple(const struct request *q)
                  { "int4", 1, false } };
     struct costmodel *a = whole_costmodel(q);
     uint64_t params = costmodel_params(q->summary.model);
+    uint64_t all = params + costmodel_buffers(q->summary.model);
     char layer[32], total[32], train[32];
 
     printf("%-6s %14s %14s %20s\n", "dtype", "largest layer", "total size",
@@ -176,7 +178,7 @@ static void print_simple(const struct request *q)
     for (int i = 0; a && i < 4; i++)
         printf("%-6s %14s %14s %20s\n", rows[i].name,
                str_human(layer, a->largest * rows[i].half_bytes / 2),
-               str_human(total, params * rows[i].half_bytes / 2),
+               str_human(total, all * rows[i].half_bytes / 2),
                rows[i].trains ? str_human(train, params * 16) : "-");
     costmodel_close(a);
 }
@@ -407,14 +409,17 @@ void report_items(const char *head, const char *items)
 void report_text(const struct report *r)
 {
     const struct request *q = r->request;
-    uint64_t params = costmodel_params(q->summary.model);
-    char *line;
+    uint64_t buffers = costmodel_buffers(q->summary.model);
+    struct str line = { 0 };
 
-    line = str_dupf("%s: %s, %" PRIu64 " parameters, weights %s", q->path,
-                    q->summary.model->family, params,
-                    q->memory.weights ? q->memory.weights->name : "as stored");
-    cmd_puts(line);
-    free(line);
+    str_addf(&line, "%s: %s, %" PRIu64 " parameters", q->path, q->summary.model->family,
+             costmodel_params(q->summary.model));
+    if (buffers)
+        str_addf(&line, " and %" PRIu64 " values of buffers", buffers);
+    str_addf(&line, ", weights %s",
+             q->memory.weights ? q->memory.weights->name : "as stored");
+    cmd_puts(str_text(&line));
+    str_clear(&line);
     if (q->assumed.len)
         report_items("assumed:", q->assumed.s);
     if (!q->layout)

@@ -78,7 +78,7 @@ static const struct weight_type *own_type(const struct request *r)
 {
     const struct weight_type *own = weight_type_of(r->summary.dtype);
 
-    if (!r->summary.dtype_known && !r->stored)
+    if (!r->summary.dtype_known && !r->summary.checkpoint)
         return weight_type_find("bf16"); /* as models are kept and trained */
     return own && own->scope == SCOPE_ALL ? own : weight_type_find("bf16");
 }
@@ -225,7 +225,7 @@ static int set_types(struct request *r, const struct request_options *o,
     if (!r->summary.dtype_known && r->memory.other == own &&
         !(o->weights && weights && weights->scope == SCOPE_ALL))
         assume(r, "weights", "%sweights %s (the config names no type)",
-               o->weights ? "other " : "", own->name);
+               o->weights || r->stored ? "other " : "", own->name);
     return 0;
 }
 

@@ -12,6 +12,7 @@
 /* Totals of the listed tensors. */
 struct totals {
     uint64_t params, bytes; /* params: of the model, or else elements of weights */
+    uint64_t buffers;       /* values of the model's state that are no parameters */
     size_t tensors, of[DTYPE_COUNT];
 };
 
@@ -104,9 +105,9 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
         printf("{\"type\":\"summary\",\"family\":%s",
                c->model ? str_text(&family) : "null");
         str_clear(&family);
-        printf(",\"params\":%" PRIu64 ",\"tensors\":%zu,\"bytes\":%" PRIu64
-               ",\"dtypes\":{",
-               sum->params, sum->tensors, sum->bytes);
+        printf(",\"params\":%" PRIu64 ",\"buffers\":%" PRIu64
+               ",\"tensors\":%zu,\"bytes\":%" PRIu64 ",\"dtypes\":{",
+               sum->params, sum->buffers, sum->tensors, sum->bytes);
         for (int t = 0; t < DTYPE_COUNT; t++)
             if (sum->of[t]) {
                 printf("%s\"%s\":%zu", first ? "" : ",", dtype_name((enum dtype)t),
@@ -116,9 +117,11 @@ static void print_summary(const struct checkpoint *c, const struct totals *sum,
         puts("}}");
         return;
     }
-    printf("%s%s%zu tensors, %" PRIu64 " parameters, %s",
-           c->model ? c->model->family : "", c->model ? ": " : "", sum->tensors,
-           sum->params, str_human(size, sum->bytes));
+    printf("%s%s%zu tensors, %" PRIu64 " parameters", c->model ? c->model->family : "",
+           c->model ? ": " : "", sum->tensors, sum->params);
+    if (sum->buffers)
+        printf(" and %" PRIu64 " values of buffers", sum->buffers);
+    printf(", %s", str_human(size, sum->bytes));
     for (int a = 0; c->sharded && a < MESH_NAXES; a++)
         if (c->mesh.size[a] > 1 || a == MESH_TP)
             printf("%s%s %d", a == MESH_TP ? ", " : " ", mesh_axis_names[a],
@@ -190,8 +193,10 @@ int show_main(const char *program, int argc, char **argv)
     }
     if (table)
         table_print(table);
-    if (c->model) /* packed numbers are fewer or more elements than values */
+    if (c->model) { /* packed numbers are fewer or more elements than values */
         sum.params = costmodel_params(c->model);
+        sum.buffers = costmodel_buffers(c->model);
+    }
     print_summary(c, &sum, json);
     checkpoint_close(c);
     return cmd_finish(&cmd, EXIT_SUCCESS);

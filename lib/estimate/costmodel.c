@@ -75,7 +75,7 @@ static int find_training(struct builder *b, const struct costmodel_options *opt,
     for (size_t i = 0; i < b->m->ntensors; i++) {
         const struct model_tensor *t = &b->m->tensor[i];
 
-        b->training[i] = model_kind(b->m, t->kind).beside                  ? FROZEN
+        b->training[i] = model_kind(b->m, t->kind).beside || t->frozen     ? FROZEN
                          : opt && opt->only                                ? FROZEN
                          : !opt || !opt->lora                              ? TRAINED
                          : !opt->targets && t->section >= 0 && t->ndim > 1 ? ADAPTED
@@ -793,6 +793,8 @@ int costmodel_open(struct costmodel **out, const struct model *m,
         goto out;
     a->causal = a->program->causal;
     a->narrow_loss = a->torch.of[OP_ROW_STATS] & TORCH_NARROW;
+    for (int i = 0; i < a->program->nropes; i++)
+        a->angles += a->program->rope[i].dim * model_context(m);
     a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
     for (size_t i = 0; i < m->ntensors; i++)
         a->trained[i] = b.training[i] == TRAINED;
@@ -866,7 +868,7 @@ bool costmodel_holds(const struct costmodel *a, const struct common *c, int firs
     return false;
 }
 
-uint64_t costmodel_params(const struct model *m)
+static uint64_t count_values(const struct model *m, bool buffers)
 {
     uint64_t total = 0;
 
@@ -875,8 +877,18 @@ uint64_t costmodel_params(const struct model *m)
 
         for (int k = 0; k < m->tensor[i].ndim; k++)
             n *= m->tensor[i].axis[k]->size;
-        if (summary_has(m, i))
+        if (summary_has(m, i) && m->tensor[i].buffer == buffers)
             total += n;
     }
     return total;
+}
+
+uint64_t costmodel_params(const struct model *m)
+{
+    return count_values(m, false);
+}
+
+uint64_t costmodel_buffers(const struct model *m)
+{
+    return count_values(m, true);
 }

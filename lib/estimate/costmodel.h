@@ -138,6 +138,7 @@ struct costmodel {
     int *first_unit; /* [nsections]: index of the section's first unit */
     struct common *common;
     int ncommons;
+    uint64_t angles;         /* cosines and sines of all positions, of each table */
     uint64_t largest;        /* elements of the largest unit or common tensor */
     uint64_t vocab;          /* this rank's columns of the logits; 0: no logits */
     uint64_t caps;           /* operations on the logits that save a copy of them */
@@ -185,5 +186,7 @@ bool costmodel_runs(const struct unit *u, int first, int count);
 
 /* Number of parameters of M; tied ones count once. */
 uint64_t costmodel_params(const struct model *m);
+/* Number of values of its state that are no parameters: of buffers that files store. */
+uint64_t costmodel_buffers(const struct model *m);
 
 #endif

@@ -17,7 +17,10 @@
  *
  * DeepSpeed: its memory estimators (runtime/zero) count 4 bytes of f32 gradient beside
  * the optimizer's 12; reduce_bucket_size and allgather_bucket_size are 5e8 elements,
- * stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and ZeRO-3. */
+ * stage3_max_live_parameters 1e9.  Its pipeline engine refuses ZeRO-2 and ZeRO-3.
+ *
+ * vLLM: each rank has one table of cosines and sines of all positions for each kind of
+ * rotary embedding, in the type of the activations (rotary_embedding/base.py). */
 #include "lib/estimate/habits.h"
 
 const char *const framework_names[FRAMEWORKS + 1] = {
@@ -40,6 +43,7 @@ struct habits habits_of(const struct memory_options *o)
 {
     struct habits h = { 0 };
 
+    h.tables = o->framework == FRAMEWORK_VLLM;
     if (!o->train)
         return h;
     switch (habits_framework(o)) {

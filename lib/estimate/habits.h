@@ -24,6 +24,7 @@ struct habits {
     uint64_t live;   /* gathered weight elements that stay live; 0: the closed form's */
     double reserved; /* allocator overhead as a fraction of activations and messages;
                         0: the default */
+    bool tables;     /* cosines and sines of all positions lie beside the weights */
     uint64_t of_logit; /* bytes that the loss adds per logit; 0: the closed form's */
 };
 

@@ -368,6 +368,8 @@ bool memory_of_stage(struct rank_memory *out, const struct costmodel *a,
     part_weights(weights, &p, a);
     for (int k = 0; k < WEIGHT_CLASSES; k++)
         add_states(c, &host, o, &weights[k], k);
+    if (habits_of(o).tables)
+        tally_add3(&c[MEMORY_WEIGHTS], 1, a->angles, o->other->block_bytes);
     if (o->train) {
         training_open(&t, &host, a, o, &p, stage);
         tally_add(&host, t.away);

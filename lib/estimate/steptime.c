@@ -15,11 +15,12 @@
  *
  * Offloading (ZeRO-Offload, Ren et al. 2021): gradients go to the host, and updated
  * weights back; the update reads and writes the states, the gradient and the weight in
- * the host's memory, which the devices of a node share.  Offloaded parameters come for
- * each gathering (ZeRO-Infinity, Rajbhandari et al. 2021).  Activations are copied
- * beside the products of other layers, which they delay only where the link is slower
- * (Megatron's and DeepSpeed's copies have a stream of their own).  An HSDP group shards
- * the weights; the groups all-reduce what each rank has of the gradients. */
+ * the host's memory, which the devices of a node share, as their copies do.  Offloaded
+ * parameters come for each gathering (ZeRO-Infinity, Rajbhandari et al. 2021).
+ * Activations are copied beside the products of other layers, which they delay only
+ * where the link is slower (Megatron's and DeepSpeed's copies have a stream of their
+ * own).  An HSDP group shards the weights; the groups all-reduce what each rank has of
+ * the gradients. */
 #include "lib/estimate/steptime.h"
 
 #include <math.h>
@@ -354,6 +355,15 @@ static double own_elements(const struct profile *p, const struct memory_options 
                (shards ? (double)part_group(o, WEIGHT_EXPERT) : 1);
 }
 
+/* Bytes a second that each of RANKS devices of a node copies to or from its memory at
+ * once: the rate of the device's link, or its share of that of the memory. */
+static double host_rate(const struct machine *m, int ranks)
+{
+    double share = m->host_memory / ranks;
+
+    return share < m->host ? share : m->host;
+}
+
 /* Seconds per step that offloading costs. */
 static double host_seconds(const struct profile *p, const struct machine *m,
                            const struct memory_options *o, double states)
@@ -369,7 +379,7 @@ static double host_seconds(const struct profile *p, const struct machine *m,
     moved += o->offload == OFFLOAD_PARAMS
                  ? 2 * steps * own_elements(p, o, false, 3) * each
                  : trained * each;
-    return moved / m->host +
+    return moved / host_rate(m, ranks) +
            ranks * (2 * states + grads + trained * each) / m->host_memory;
 }
 
@@ -480,7 +490,6 @@ static double copied_seconds(const struct profile *p, const struct machine *m,
                              const struct memory_options *o, int r, double pass)
 {
     int ranks = o->mesh.nranks < m->per_node ? o->mesh.nranks : m->per_node;
-    double rate = m->host_memory / ranks;
     struct tally over = { 0 };
     struct training t;
     struct part part;
@@ -488,10 +497,9 @@ static double copied_seconds(const struct profile *p, const struct machine *m,
 
     if (!o->away)
         return 0;
-    rate = rate < m->host ? rate : m->host;
     part_open(&part, p->a, o, r);
     training_open(&t, &over, p->a, o, &part, r);
-    seconds = (double)t.copied / rate;
+    seconds = (double)t.copied / host_rate(m, ranks);
     training_close(&t);
     part_clear(&part);
     return seconds > pass ? seconds - pass : 0;

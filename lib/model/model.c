@@ -466,7 +466,10 @@ static int read_options(struct tensor_def *d, const struct json *o,
             d->drawn = json_string(j) && !strcmp(j->text, "drawn");
             d->optional = d->drawn || json_is_true(j);
         } else if (!strcmp(j->key, "frozen")) {
-            d->frozen = json_is_true(j);
+            d->frozen |= json_is_true(j);
+        } else if (!strcmp(j->key, "buffer")) {
+            d->buffer = json_is_true(j);
+            d->frozen |= d->buffer;
         } else if (!strcmp(j->key, "tied") && json_string(j)) {
             *tied_to = j->text;
         } else if (!strcmp(j->key, "tied") && j->type == JSON_ARRAY &&

@@ -41,6 +41,7 @@ struct model_tensor {
     bool optional; /* may be missing from the checkpoint, */
     bool drawn;    /* but is there when training begins without weights */
     bool frozen;   /* training does not change it */
+    bool buffer;   /* frozen, and no parameter of the model but part of its state */
     int source;    /* after model_bind: index of the input, or -1: not stored */
 };
 
