@@ -6,6 +6,7 @@ cmd_libcmd_a_SOURCES = \
     %D%/foreign.c %D%/foreign.h \
     %D%/meshopt.c %D%/meshopt.h \
     %D%/picture.c %D%/picture.h \
+    %D%/pipechart.c %D%/pipechart.h \
     %D%/table.c %D%/table.h \
     %D%/terminal.c %D%/terminal.h
 program_libs = %D%/libcmd.a lib/libshardutils.a

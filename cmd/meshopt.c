@@ -55,5 +55,9 @@ int mesh_parse_sp_mode(int *across, const char *mode, int sp, struct err *err)
                        "--sp-mode %s: sp is %d, which is not a multiple", mode, sp);
     else
         *across = (int)n;
+    if (mode && sp == 1)
+        return err_set(err, ERR_USAGE,
+                       "--sp-mode %s: no ranks share a sequence: give --sp as well",
+                       mode);
     return 0;
 }

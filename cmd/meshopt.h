@@ -55,7 +55,7 @@ MUST_CHECK int mesh_from_options(struct mesh *out, const struct mesh_options *m,
 
 /* *ACROSS = the ranks among which --sp-mode MODE divides heads, of SP that share a
  * sequence: all of them (ulysses, and NULL), one (ring), or N (ulysses=N), of whose
- * groups a ring is made. */
+ * groups a ring is made.  ERR_USAGE where there is a mode, and SP is 1. */
 MUST_CHECK int mesh_parse_sp_mode(int *across, const char *mode, int sp,
                                   struct err *err);
 

@@ -236,6 +236,16 @@ ok "and pairs are written as PyTorch does" grep -qx '0F0,(0F1;0B0)OVERLAP_F_B,0B
 printf '0F0,0B0,0F1,0B1\n1F0,1B0,(1F1;1B1)OVERLAP_F_B\n' > one.csv
 run schedule one.csv
 status_is 0 "a pair whose second needs its first is one after the other"
+printf '0F0@0+1,0B0@4+2\n1F0@1.5+1,,1B0@2.5+1.5\n' > took.csv
+run schedule took.csv
+out_has 'makespan   5.5, ' "a table that was measured is simulated with its own times"
+out_has 'measured   6, 1.091 times the makespan' "beside what it took"
+schedule took.csv --json > out
+ok "and both are told" grep -q '"makespan":5.5,.*"measured":6,"passes":\[{"stage":0,"rank":0,"chunk":0,"forward":1,"backward":2},{"stage":1,"rank":1,"chunk":0,"forward":1,"backward":1.5}\]}$' out
+schedule took.csv --csv > again.csv
+ok "and it is written with its times" test "$(schedule again.csv --csv | cksum) $(tail -n 1 again.csv)" = \
+    "$(cksum < again.csv) 1F0@1.500000000+1.000000000,1B0@2.500000000+1.500000000"
+ok "times that are given come first" test "$(values makespan took.csv --forward 1)" = "$(values makespan --pp 2 --micro-batches 1)"
 refused() {
     printf "$1" > bad.csv
     run schedule bad.csv
@@ -248,6 +258,10 @@ refused '0B0,0F0\n1F0,1B0\n' "rank 0: 0B0 comes before what it needs" "one out o
 refused '0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n' "deadlock: rank 0 waits for ever to begin 0B0" "a deadlock"
 refused '0F0,0B0\n1F0,1B0,0F1,0B1,1F1,1B1\n' "is of a stage that another rank has" "a stage on two ranks"
 refused '0F0,0X0\n' "bad.csv:1: '0X0' is no action" "a word that is none"
+refused '0F0@1+1,0B0\n' "bad.csv:1: 0B0 has no time, and others have" "a table of which a part was measured"
+for times in @ @1 @1+ @1- @-1+1 @1+1e3 @nan+1 @1+inf @1+1x @1+1+1; do
+    refused "0F0$times,0B0@2+1\n" "bad.csv:1: '0F0$times' is no action" "$times, which are no times"
+done
 refused '' "empty" "an empty table"
 
 run schedule --pp 4 --micro-batches 8 --schedule zb-v --model-chunks 3

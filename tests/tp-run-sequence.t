@@ -107,4 +107,7 @@ for mode in rings ulysses=0 ulysses= ulysses=3 x; do
     status_is 2 "--sp-mode $mode is refused for 4 ranks"
     err_has "--sp-mode" "by name"
 done
+run tp-run score --sp-mode ring "$heldout" "$bard"
+status_is 2 "it is refused where no ranks share a sequence"
+err_has "--sp-mode ring: no ranks share a sequence: give --sp as well" "which is said"
 done_testing

@@ -57,10 +57,44 @@ for how in "--pp 2 --pipeline zb-v" "--pp 2 --model-chunks 2" "--pp 4" "--pp 1 -
     run tp-run train -q --resume $how -o going
     ok "one of gpipe goes on by $how" same gpipe going
 done
-train --pp 2 --pipeline zb-v --save-every 2 --eval-fraction 0.2 -o v "$model"
+train --pp 2 --pipeline zb-v --save-every 2 --eval-fraction 0.2 --timeline v.csv --timeline v.json --timeline v.html -o v "$model"
+cp v/log.jsonl v.log
 rm -rf v/step-000004
 tp-run train -q --resume --pp 2 --pipeline gpipe -o v
 ok "and one of zb-v by gpipe" same gpipe v
+
+# ---- what passes took ----
+
+pp-partition schedule --pp 2 --micro-batches 4 --schedule zb-v --csv > table.csv
+sed 's/@[0-9.+]*//g' v.csv > other
+ok "a timeline has the actions of the schedule, that of the step" cmp table.csv other
+# after one another on a rank, and after those of the stage before them began
+ok "in the order of time" awk -F, 'function fail(what) { print what; bad = 1 }
+    { end = 0
+      for (i = 1; i <= NF; i++) {
+          split($i, part, /[@+]/)
+          start[part[1]] = part[2]
+          if (part[2] < end - 1e-8) fail($i " begins before another ends")
+          end = part[2] + part[3]
+      } }
+    END { for (m = 0; m < 4; m++) for (s = 0; s < 3; s++) {
+            if (start[s + 1 "F" m] < start[s "F" m]) fail(s + 1 "F" m)
+            if (start[s "I" m] < start[s + 1 "I" m]) fail(s "I" m) }
+          exit bad }' v.csv
+run pp-partition schedule v.csv --json
+sed -n 's/.*"type":"timeline".*"measured":\([^,]*\),.*\("passes".*\)/\1,\2/p' v.log | tr ':,}' '\n\n\n' > told
+sed 's/.*"measured":\([^,]*\),\("passes".*\)/\1,\2/' out | tr ':,}' '\n\n\n' > found
+ok "pp-partition reads it, and finds what the log has" awk 'NR == FNR { told[FNR] = $0; n = FNR; next }
+    $0 != told[FNR] && !($0 - told[FNR] < 1e-8 && told[FNR] - $0 < 1e-8 && $0 > 0) { print; bad = 1 }
+    END { exit bad || !n || n != FNR }' told found
+ok "a trace for browsers has an event for each" test "$(grep -c '"ph":"X","ts":[0-9.]*,"dur":[0-9.]*,"pid":[01],"tid":[01],"args"' v.json)" = 48
+ok "and a page shows both" grep -q 's simulated with the mean time of each pass' v.html
+ok "the last line of the log is still that of the end" grep -q '^{"type":"train"' << END
+$(tail -n 1 v.log)
+END
+run train --pp 2 --timeline v.txt -o none "$model"
+status_is 2 "a file of another name is refused"
+err_has "--timeline: 'v.txt' does not end in .csv, .json, .svg, .png, .pdf or .html" "which names those that there are"
 
 # ---- with other axes ----
 
@@ -84,6 +118,29 @@ for how in gpipe zb-h1 zb-h2 interleaved "zb-v --dp 2 --zero 2" "dualpipev --sp 
     ok "mem-estimate foretells the bytes of $how" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
         "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
 done
+
+# ---- a rank that dies ----
+
+if [ -r "/proc/$$/task/$$/children" ]; then
+    rm -rf dead
+    tp-run train --json --data ids.jsonl --seq 24 --global-batch 4 --steps 100000 --lr-schedule constant --threads 1 --save-every 2 --keep 2 \
+        --pp 2 --pipeline zb-v -o dead "$model" > out 2> err &
+    pid=$!
+    while ! grep -q '"step":4,' out && kill -0 "$pid" 2> kill.err; do sleep 0.05; done
+    kids=$(cat "/proc/$pid/task/$pid/children")
+    kids=${kids% }
+    kill -KILL "${kids##* }"
+    status=0
+    wait "$pid" || status=$?
+    status_is 4 "a rank that is killed among passes ends the run"
+    err_is "tp-run: rank 1 was killed by signal 9 (SIGKILL)" "with one line"
+    # the newest checkpoint may be that of any later step
+    last=$(find dead -name 'step-*' -prune | grep -v '\.[a-z]*$' | sort | tail -n 1 | sed 's/.*step-0*//')
+    run tp-run train -q --resume --steps $((last + 1)) --save-every 0 --pp 2 --pipeline interleaved -o dead
+    status_is 0 "and it goes on from its newest checkpoint"
+else
+    skip "a rank that is killed among passes ends the run" "no /proc"
+fi
 
 # ---- refusals ----
 

@@ -7,6 +7,5 @@ bin_pp_partition_SOURCES = \
     %D%/pp-partition.h \
     %D%/schedule.c \
     %D%/split.c \
-    %D%/stages.c %D%/stages.h \
-    %D%/timeline.c
+    %D%/stages.c %D%/stages.h
 bin_pp_partition_LDADD = $(program_libs) -lpthread

@@ -7,6 +7,7 @@
 
 #include "cmd/conversion.h"
 #include "cmd/picture.h"
+#include "cmd/pipechart.h"
 #include "cmd/pp-partition/pp-partition.h"
 #include "cmd/pp-partition/stages.h"
 #include "cmd/table.h"
@@ -46,8 +47,10 @@ struct settings {
 /* Times of each rank; the caller frees the arrays. */
 struct times {
     double *forward, *input, *weight;
-    double *bytes; /* activations of one micro-batch; NULL without a model */
-    int *layers;   /* [stages] of it; NULL without a model */
+    double *bytes;    /* activations of one micro-batch; NULL without a model */
+    int *layers;      /* [stages] of it; NULL without a model */
+    bool is_measured; /* the table was, and no option gives other times: */
+    struct passtimes measured; /* its own */
 };
 
 static void clear_times(struct times *t)
@@ -57,6 +60,7 @@ static void clear_times(struct times *t)
     free(t->weight);
     free(t->bytes);
     free(t->layers);
+    passtimes_clear(&t->measured);
 }
 
 /* ---- options ---- */
@@ -246,10 +250,11 @@ static double held_bytes(const struct action_table *t, const struct pipe_result 
     return r->held[i] * t->ranks * t->chains / t->stages * bytes[i];
 }
 
-/* Prints the result; BYTES: a micro-batch's activations on each rank, or NULL. */
+/* Prints the result; BYTES: a micro-batch's activations on each rank, or NULL; M: what
+ * the table took, or NULL. */
 static void print_json(const char *name, const struct action_table *t,
                        const struct pipe_result *r, const double *bytes,
-                       const int *layers)
+                       const int *layers, const struct passtimes *m)
 {
     struct ratios ratio = ratios_of(r);
     const struct {
@@ -287,7 +292,14 @@ static void print_json(const char *name, const struct action_table *t,
     str_addf(&s, ",\"copies\":%d", t->chains);
     for (int i = 0; i < t->stages / t->chains && layers; i++)
         str_addf(&s, "%s%d", i ? "," : ",\"layers\":[", layers[i]);
-    str_add(&s, layers ? "]}" : "}");
+    str_add(&s, layers ? "]" : "");
+    if (m) {
+        str_add(&s, ",\"measured\":");
+        str_add_double(&s, m->makespan);
+        str_add(&s, ",\"passes\":");
+        passtimes_add_json(&s, m, t);
+    }
+    str_addc(&s, '}');
     puts(s.s);
     str_clear(&s);
 }
@@ -381,7 +393,12 @@ static int simulate(struct pipe_result *r, const struct action_table *t,
 {
     if (parse_times(times, s, t, err) < 0)
         return -1;
-    *set = (struct pipe_times){ .forward = times->forward,
+    times->is_measured = passtimes_is(t) && !(s->plan || s->calibration || s->forward ||
+                                              s->backward || s->input || s->weight);
+    if (times->is_measured)
+        passtimes_open(&times->measured, t);
+    *set = (struct pipe_times){ .each = times->measured.each,
+                                .forward = times->forward,
                                 .input = times->input,
                                 .weight = times->weight,
                                 .latency = s->latency,
@@ -417,11 +434,11 @@ static double cap_of(const struct settings *s, const struct times *times)
 }
 
 /* What a unit of time is. */
-static const char *unit_of(const struct settings *s)
+static const char *unit_of(const struct settings *s, bool measured)
 {
-    return s->calibration ? "seconds"
-           : s->plan      ? "time, in forward passes of a mean stage"
-                          : "time, in units of --forward";
+    return s->calibration || measured ? "seconds"
+           : s->plan                  ? "time, in forward passes of a mean stage"
+                                      : "time, in units of --forward";
 }
 
 /* "llama-3-8b: 1f1b, 4 stages, 8 micro-batches, 27.3 % idle"; the caller frees it. */
@@ -445,12 +462,17 @@ static int show(const struct settings *s, const struct action_table *t,
     struct pipe_times set;
     struct pipe_result r;
     struct str lines = { 0 };
+    const struct passtimes *m;
     char *title;
     int ret = -1;
 
     if (simulate(&r, t, s, &times, &set, err) < 0)
         goto out;
+    m = times.is_measured ? &times.measured : NULL;
     add_text(&lines, name, t, &r, times.bytes, times.layers);
+    if (m)
+        str_addf(&lines, "measured   %g, %.4g times the makespan\n", m->makespan,
+                 r.makespan > 0 ? m->makespan / r.makespan : 1);
     *fits = !over_cap(s, t, &r, times.bytes);
     if (s->csv) {
         struct str text = { 0 };
@@ -459,22 +481,23 @@ static int show(const struct settings *s, const struct action_table *t,
         fputs(str_text(&text), stdout);
         str_clear(&text);
     } else if (s->json) {
-        print_json(name, t, &r, times.bytes, times.layers);
+        print_json(name, t, &r, times.bytes, times.layers, m);
     } else {
         fputs(lines.s, stdout);
     }
     if (!*fits && !s->json && !s->csv)
         printf("more than %s %s held\n", s->memory_cap, s->cap_bytes ? "is" : "are");
     title = title_dup(s, name, t, &r);
-    ret = s->plot ? timeline_plot(&(struct timeline){ .path = s->plot,
-                                                      .command = s->command,
-                                                      .title = title,
-                                                      .text = lines.s,
-                                                      .unit = unit_of(s),
-                                                      .table = t,
-                                                      .times = &set,
-                                                      .result = &r },
-                                  err)
+    ret = s->plot ? pipechart_write(&(struct pipechart){ .path = s->plot,
+                                                         .command = s->command,
+                                                         .title = title,
+                                                         .text = lines.s,
+                                                         .unit = unit_of(s, m != NULL),
+                                                         .table = t,
+                                                         .times = &set,
+                                                         .result = &r,
+                                                         .measured = m },
+                                    err)
                   : 0;
     free(title);
     pipe_result_clear(&r);
@@ -648,7 +671,7 @@ static int draw_compared(const struct settings *s, const struct comparison *all,
                      held_whole(c), c->table.chains > 1 ? ", the model twice" : "");
     }
     bars.title = title;
-    bars.unit = unit_of(s);
+    bars.unit = unit_of(s, false);
     f = stacks_figure(&bars, "Makespan of each schedule; held: micro-batches whose "
                              "activations a stage keeps at most");
     ret = html_is_named(s->plot) ? write_compared(s, all, &f, title, err)
@@ -688,7 +711,7 @@ static int compare(const struct settings *s, bool *fits, struct err *err)
         struct compared *c = &all.v[i];
 
         if (ret == 0 && s->json)
-            print_json(c->name, &c->table, &c->result, c->bytes, c->layers);
+            print_json(c->name, &c->table, &c->result, c->bytes, c->layers, NULL);
         else if (ret == 0)
             add_row(out, c->name, &c->table, &c->result, i == best);
         pipe_result_clear(&c->result);

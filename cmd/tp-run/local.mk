@@ -48,5 +48,6 @@ bin_tp_run_SOURCES = \
     %D%/trainmix.c \
     %D%/trainrank.c \
     %D%/trainshow.c \
-    %D%/trainsteps.c
+    %D%/trainsteps.c \
+    %D%/traintime.c
 bin_tp_run_LDADD = $(program_libs) $(MPI_LIBS) $(LIBEDIT_LIBS) $(MICROHTTPD_LIBS)

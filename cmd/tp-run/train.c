@@ -1277,8 +1277,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
     if (r->weights || r->fork || r->from)
         r->model = r->weights ? r->weights : r->fork ? r->fork : r->from;
     if (train_mix_split(&r->data, &r->weight, err) < 0 || parse_words(r, err) < 0 ||
-        locate(r, err) < 0 || find_run(r, err) < 0 || check_numbers(r, err) < 0 ||
-        parse_pipeline(r, err) < 0)
+        train_times_check(&t->timeline, err) < 0 || locate(r, err) < 0 ||
+        find_run(r, err) < 0 || check_numbers(r, err) < 0 || parse_pipeline(r, err) < 0)
         return -1;
     opt->draw = t->o.init && !t->resumed && !t->forked;
     opt->vocab = t->resumed || t->forked ? 0 : t->o.vocab;
@@ -1332,6 +1332,9 @@ static int run(struct request *r, struct err *err)
         return launcher_is_front(l) && print_plan(r, err) < 0
                    ? cmd_fail(t->session->cmd, err)
                    : cmd_finish(t->session->cmd, 0);
+    if (is_finished(t) && t->timeline.n && launcher_is_front(l) &&
+        !t->session->opt.quiet)
+        cmd_warn(t->session->cmd, "--timeline: no step is left to be measured");
     if (is_finished(t))
         return launcher_is_front(l) && train_log_finished(t, r->newest, err) < 0
                    ? cmd_fail(t->session->cmd, err)
@@ -1445,6 +1448,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_STRING, '\0', "stop-after", &r.stop_after, "TIME", NULL, NULL, NULL },
         { OPT_STRING, '\0', "log", &r.t.log, "FILE", NULL, NULL, NULL },
         { OPT_COUNT, '\0', "log-every", &r.t.log_every, "N", NULL, NULL, NULL },
+        { OPT_LIST, '\0', "timeline", &r.t.timeline, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "metrics", &r.t.metrics, "FILE", NULL, NULL, NULL },
         { OPT_STRING, '\0', "tensorboard", &r.t.tensorboard, "DIR", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "log-samples", &o->log_samples, NULL, NULL, NULL, NULL },

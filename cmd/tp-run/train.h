@@ -2,12 +2,12 @@
  *
  * train.c reads options, traindir.c manages the run's directory and trainsteps.c the
  * checkpoints in it, trainloss.c finds the loss, trainrank.c is the main function of a
- * rank, and trainlog.c writes logs and reports. */
+ * rank, trainlog.c writes logs and reports, and traintime.c timelines. */
 #ifndef CMD_TP_RUN_TRAIN_H
 #define CMD_TP_RUN_TRAIN_H
 
 #include "cmd/tp-run/session.h"
-#include "lib/pipe/action.h"
+#include "lib/pipe/passtimes.h"
 #include "lib/program/recompute.h"
 #include "lib/train/losses.h"
 #include "lib/train/verdict.h"
@@ -152,6 +152,7 @@ struct train {
     const char *log;                     /* --log, or NULL */
     const char *metrics, *tensorboard;   /* --metrics, --tensorboard, or NULL */
     int log_every;                       /* steps between two plain lines */
+    struct opt_list timeline;            /* files of --timeline */
     const char *command;                 /* as given */
     const char *report, *result, *trace; /* hpo-sweep's files, or NULL */
     int lock;                 /* the run's directory, open and locked; -1: none */
@@ -339,6 +340,31 @@ MUST_CHECK int train_log_eval(struct train_log *l, double loss,
 /* CHECKPOINT is the path of the last one, or NULL. */
 MUST_CHECK int train_log_end(struct train_log *l, const char *checkpoint,
                              struct err *err);
+
+/* ---- traintime.c ---- */
+
+/* What the passes of the shortest step took, but for the first, unless it is alone. */
+struct train_times {
+    struct action_table table;
+    struct passtimes measured;
+    uint64_t step;  /* its number, */
+    double seconds; /* and what all of it took */
+    uint64_t steps; /* that were seen; 0: there is none of these */
+};
+/* ERR_USAGE unless PATHS end as the files of --timeline do. */
+MUST_CHECK int train_times_check(const struct opt_list *paths, struct err *err);
+/* T, which was measured, is of STEP, which took SECONDS. */
+void train_times_see(struct train_times *b, const struct action_table *t, uint64_t step,
+                     double seconds);
+void train_times_clear(struct train_times *b);
+/* Logs what was seen, if anything; writes the files of --timeline, if it was given. */
+MUST_CHECK int train_times_log(struct train_log *l, const struct train_times *b,
+                               struct err *err);
+MUST_CHECK int train_times_write(const struct train *t, const struct train_times *b,
+                                 struct err *err);
+/* Logs B and what a simulation takes; TEXT says so, in a line. */
+MUST_CHECK int train_log_timeline(struct train_log *l, const struct train_times *b,
+                                  double simulated, const char *text, struct err *err);
 
 /* ---- trainshow.c: one line of a terminal ---- */
 

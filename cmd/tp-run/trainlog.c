@@ -289,6 +289,25 @@ int train_log_eval(struct train_log *l, double loss, const struct verdict *metri
     return ret;
 }
 
+int train_log_timeline(struct train_log *l, const struct train_times *b,
+                       double simulated, const char *text, struct err *err)
+{
+    struct str line = { 0 };
+    int ret;
+
+    str_addf(&line, "{\"type\":\"timeline\",\"step\":%" PRIu64, b->step);
+    add_key(&line, "measured", b->measured.makespan);
+    add_key(&line, "simulated", simulated);
+    add_key(&line, "step_runtime", b->seconds);
+    str_add(&line, ",\"passes\":");
+    passtimes_add_json(&line, &b->measured, &b->table);
+    ret = put(l, &line, err);
+    if (ret == 0)
+        ret = say(l, text, err);
+    str_clear(&line);
+    return ret;
+}
+
 int train_log_checkpoint(const struct train *t, const char *path, struct err *err)
 {
     char *full, *line;

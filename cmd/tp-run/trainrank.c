@@ -33,6 +33,7 @@ struct work {
     double *flops;         /* [seq + 1]: FLOPs of a document by length; 0: not computed
                             * yet */
     uint64_t saved;        /* step of the last save; UINT64_MAX: none */
+    struct train_times times; /* on rank 0, with --timeline */
     bool apart; /* a failure was not agreed on: the ranks do no more together */
 };
 
@@ -350,6 +351,9 @@ static int step(struct work *w, struct err *err)
     w->state.eval_loss = (double)NAN;
     w->state.tokens += told.tokens;
     told.seconds = clock_seconds() - begun;
+    if (w->t->timeline.n && w->world->rank == 0 && r->counted)
+        train_times_see(&w->times, &w->trainer.timing.table, w->state.step,
+                        told.seconds);
     w->state.scaler = w->trainer.scaler;
     if (r->overflows && w->state.scaler.scale < 1)
         return refuse(w, "gradients are no numbers of f16, with a loss scale of 1",
@@ -476,6 +480,7 @@ static int open_work(struct work *w, struct err *err)
         .micro_batch = o->micro,
         .global = o->global,
         .table = t->table,
+        .timed = t->timeline.n > 0,
         .deterministic = o->deterministic,
         .recompute = o->recompute,
         .frozen = (enum weights_form)o->frozen,
@@ -575,9 +580,14 @@ int train_rank(void *arg, struct comm *world, struct err *err)
         w.log.state = w.state;
         ret = t->dir ? train_newest(&newest, t->dir, err) : 0;
         if (ret == 0)
+            ret = train_times_log(&w.log, &w.times, err);
+        if (ret == 0)
             ret = train_log_end(&w.log, newest, err);
+        if (ret == 0)
+            ret = train_times_write(t, &w.times, err);
     }
     free(newest);
+    train_times_clear(&w.times);
     train_log_close(&w.log);
     saver_close(w.saver);
     if (w.trainer.ops)

@@ -2,6 +2,7 @@
 #include "lib/pipe/action.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "lib/base/mem.h"
 
@@ -12,6 +13,30 @@ void action_table_init(struct action_table *t, int ranks, int stages, int micro_
     };
     t->rank_of = xcalloc((size_t)stages + 1, sizeof(*t->rank_of));
     t->row = xcalloc((size_t)ranks + 1, sizeof(*t->row));
+}
+
+void action_table_copy(struct action_table *to, const struct action_table *from)
+{
+    action_table_init(to, from->ranks, from->stages, from->micro_batches);
+    memcpy(to->rank_of, from->rank_of, (size_t)from->stages * sizeof(*to->rank_of));
+    to->chains = from->chains;
+    for (int r = 0; r < from->ranks; r++)
+        for (size_t i = 0; i < from->row[r].n; i++) {
+            const struct action *a = &from->row[r].v[i];
+
+            action_add(to, r, a->kind, a->stage, a->micro_batch);
+            to->row[r].v[i] = *a;
+        }
+}
+
+void action_table_apart(struct action_table *to, const struct action_table *from)
+{
+    action_table_copy(to, from);
+    for (int r = 0; r < to->ranks; r++)
+        for (size_t i = 0; i < to->row[r].n; i++) {
+            to->row[r].v[i].paired = false;
+            to->row[r].v[i].timed = false;
+        }
 }
 
 void action_table_clear(struct action_table *t)
@@ -29,7 +54,8 @@ void action_add(struct action_table *t, int rank, enum action_kind kind, int sta
     struct action_row *row = &t->row[rank];
 
     row->v = xgrow(row->v, &row->cap, row->n + 1, sizeof(*row->v));
-    row->v[row->n++] = (struct action){ kind, stage, micro_batch, false };
+    row->v[row->n++] =
+        (struct action){ .kind = kind, .stage = stage, .micro_batch = micro_batch };
 }
 
 bool action_passes(const struct action_table *t, int stage, int micro_batch)
@@ -71,6 +97,8 @@ void action_print(struct str *out, const struct action *a)
                                                 [ACTION_WEIGHT] = 'W' };
 
     str_addf(out, "%d%c%d", a->stage, letters[a->kind], a->micro_batch);
+    if (a->timed)
+        str_addf(out, "@%.9f+%.9f", a->start, a->seconds);
 }
 
 /* ---- checking ---- */
@@ -118,10 +146,11 @@ static int check_whole(const struct action_table *t, const unsigned char *done,
     for (int m = 0; m < t->micro_batches; m++)
         for (int s = 0; s < t->stages; s++) {
             unsigned d = done[(size_t)s * (size_t)t->micro_batches + (size_t)m];
-            struct action a = { !(d & DONE_F)   ? ACTION_FORWARD
-                                : !(d & DONE_I) ? ACTION_INPUT
-                                                : ACTION_WEIGHT,
-                                s, m, false };
+            struct action a = { .kind = !(d & DONE_F)   ? ACTION_FORWARD
+                                        : !(d & DONE_I) ? ACTION_INPUT
+                                                        : ACTION_WEIGHT,
+                                .stage = s,
+                                .micro_batch = m };
 
             if (action_passes(t, s, m) && d != (DONE_F | DONE_I | DONE_W))
                 return refuse(&a, t->rank_of[s], "is missing", err);

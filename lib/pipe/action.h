@@ -26,6 +26,9 @@ struct action {
     int stage; /* 0 .. stages-1 in the model's order */
     int micro_batch;
     bool paired; /* with the next of its rank: they begin together, and end together */
+    bool timed;  /* it was measured: */
+    double start, seconds; /* when it began, from the beginning of the step, and what it
+                            * took */
 };
 
 struct action_row {
@@ -44,6 +47,10 @@ struct action_table {
 /* An empty table of these sizes; rank_of is to be filled. */
 void action_table_init(struct action_table *t, int ranks, int stages,
                        int micro_batches);
+/* *TO = the actions of FROM, without times, each by itself. */
+void action_table_apart(struct action_table *to, const struct action_table *from);
+/* *TO = FROM, times and all. */
+void action_table_copy(struct action_table *to, const struct action_table *from);
 void action_table_clear(struct action_table *t);
 void action_add(struct action_table *t, int rank, enum action_kind kind, int stage,
                 int micro_batch);
@@ -57,7 +64,8 @@ bool action_ends(const struct action_table *t, int stage);
  * done, gradients of weights not. */
 int action_in_flight(const struct action_row *row, int stage);
 
-/* "2F0": stage, one of F B I W, micro-batch (PyTorch's notation). */
+/* "2F0": stage, one of F B I W, micro-batch (PyTorch's notation); of what was measured
+ * "2F0@START+SECONDS", of which PyTorch reads as much as it knows. */
 void action_print(struct str *out, const struct action *a);
 
 /* Is every stage's forward and backward of every micro-batch there once, on the rank

@@ -4,7 +4,7 @@
 #include <ctype.h>
 #include <string.h>
 
-enum { MAX_NUMBER = 1 << 20, MAX_ROWS = 1 << 16 };
+enum { MAX_NUMBER = 1 << 20, MAX_ROWS = 1 << 16, MOST_DIGITS = 30 };
 
 void csv_print(struct str *out, const struct action_table *t)
 {
@@ -76,11 +76,41 @@ static int bad_cell(const struct reader *r, const char *cell, size_t n)
                    (int)(n < 40 ? n : 40), cell);
 }
 
-/* One action of N bytes: STAGE WORD [MICRO_BATCH]. */
+/* A time: digits and at most one point. */
+static bool take_seconds(const char **p, const char *end, double *out)
+{
+    char text[MOST_DIGITS + 1];
+    size_t n = 0;
+
+    for (; *p < end && (isdigit((unsigned char)**p) || **p == '.'); (*p)++) {
+        if (n == MOST_DIGITS)
+            return false;
+        text[n++] = **p;
+    }
+    text[n] = '\0';
+    return str_double(text, out);
+}
+
+/* What stands behind an action that was measured: "@START+SECONDS". */
+static bool take_times(const char **p, const char *end, struct action *a)
+{
+    if (*p == end || **p != '@')
+        return true;
+    (*p)++;
+    if (!take_seconds(p, end, &a->start) || *p == end || **p != '+')
+        return false;
+    (*p)++;
+    a->timed = take_seconds(p, end, &a->seconds);
+    return a->timed;
+}
+
+/* One action of N bytes: STAGE WORD [MICRO_BATCH [TIMES]]. */
 static int read_action(struct reader *r, const char *cell, size_t n)
 {
     static const char letters[] = "FBIW";
     const char *p = cell, *end = cell + n, *word, *letter;
+    struct action_row *row = &r->t->row[r->rank];
+    struct action times = { .timed = false };
     int stage, m = 0;
     size_t len;
 
@@ -94,13 +124,17 @@ static int read_action(struct reader *r, const char *cell, size_t n)
                    ? 0
                    : bad_cell(r, cell, n);
     letter = len == 1 ? strchr(letters, *word) : NULL;
-    if (!letter || !take_number(&p, end, &m) || p != end)
+    if (!letter || !take_number(&p, end, &m) || !take_times(&p, end, &times) ||
+        p != end)
         return bad_cell(r, cell, n);
     if (stage >= r->t->stages)
         r->t->stages = stage + 1;
     if (m >= r->t->micro_batches)
         r->t->micro_batches = m + 1;
     action_add(r->t, r->rank, (enum action_kind)(letter - letters), stage, m);
+    row->v[row->n - 1].timed = times.timed;
+    row->v[row->n - 1].start = times.start;
+    row->v[row->n - 1].seconds = times.seconds;
     return 0;
 }
 
@@ -182,6 +216,31 @@ static int find_chains(const struct action_table *t)
     return 2;
 }
 
+/* The first action without a time is a fault where another has one. */
+static int check_times(const struct action_table *t, const char *name, struct err *err)
+{
+    struct str cell = { 0 };
+    const struct action *none = NULL;
+    int line = 0;
+    bool some = false;
+
+    for (int r = 0; r < t->ranks; r++)
+        for (size_t i = 0; i < t->row[r].n; i++) {
+            some |= t->row[r].v[i].timed;
+            if (t->row[r].v[i].timed || none)
+                continue;
+            none = &t->row[r].v[i];
+            line = r + 1;
+        }
+    if (!some || !none)
+        return 0;
+    action_print(&cell, none);
+    err_set(err, ERR_INPUT, "%s:%d: %s has no time, and others have", name, line,
+            cell.s);
+    str_clear(&cell);
+    return -1;
+}
+
 int csv_parse(struct action_table *t, const char *name, const char *text, size_t n,
               struct err *err)
 {
@@ -203,6 +262,10 @@ int csv_parse(struct action_table *t, const char *name, const char *text, size_t
             return -1;
         }
         p = stop + 1;
+    }
+    if (check_times(&made, name, err) < 0) {
+        action_table_clear(&made);
+        return -1;
     }
     if (!made.micro_batches ||
         (int64_t)made.stages * made.micro_batches > (int64_t)MAX_NUMBER * 64) {

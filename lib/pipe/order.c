@@ -292,7 +292,9 @@ static void two_backward(struct two_ways *w, int way, bool split)
 
     action_add(w->t, w->rank, split ? ACTION_INPUT : ACTION_BACKWARD, w->stage[way], m);
     if (split)
-        w->late[w->nlate++] = (struct action){ ACTION_WEIGHT, w->stage[way], m, false };
+        w->late[w->nlate++] = (struct action){ .kind = ACTION_WEIGHT,
+                                               .stage = w->stage[way],
+                                               .micro_batch = m };
 }
 
 static void two_weight(struct two_ways *w)

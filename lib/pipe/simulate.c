@@ -29,12 +29,13 @@ static int count_stages(const struct action_table *t, int rank)
 static double duration(const struct pipe_times *times, const struct action *a, int rank,
                        int chunks)
 {
-    double all = a->kind == ACTION_FORWARD  ? times->forward[rank]
-                 : a->kind == ACTION_INPUT  ? times->input[rank]
-                 : a->kind == ACTION_WEIGHT ? times->weight[rank]
-                                            : times->input[rank] + times->weight[rank];
-
-    return all / chunks;
+    if (times->each)
+        return times->each[a->stage * ACTION_KINDS + (int)a->kind];
+    return (a->kind == ACTION_FORWARD  ? times->forward[rank]
+            : a->kind == ACTION_INPUT  ? times->input[rank]
+            : a->kind == ACTION_WEIGHT ? times->weight[rank]
+                                       : times->input[rank] + times->weight[rank]) /
+           chunks;
 }
 
 double pipe_duration(const struct action_table *t, const struct pipe_times *times,

@@ -13,6 +13,8 @@ struct pipe_times {
     /* [ranks]: seconds (or any unit) of one whole rank for one micro-batch; a chunk
      * takes its share of the rank's stages of one copy of the model */
     const double *forward, *input, *weight;
+    const double *each;   /* [stages][ACTION_KINDS]: instead of these, of a pass of this
+                           * kind through this stage; or NULL */
     double latency;       /* of a message */
     double bandwidth;     /* bytes a unit of time; 0: no limit */
     double message_bytes; /* of one message */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/base/clock.h"
 #include "lib/base/codes.h"
 #include "lib/base/mem.h"
 #include "lib/run/attend.h"
@@ -63,6 +64,7 @@ struct engine {
     void *before_arg;
     int (*settle)(void *arg, struct err *err); /* or NULL */
     void *settle_arg;
+    double *received; /* when messages of other stages came; or NULL */
 };
 
 /* ---- opening ---- */
@@ -864,6 +866,11 @@ static bool is_shared_out(const struct engine *e, const struct inst *inst)
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);
 }
 
+void engine_time(struct engine *e, double *received)
+{
+    e->received = received;
+}
+
 void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
                    void *arg)
 {
@@ -1047,17 +1054,30 @@ static int run_alike(struct engine *e, struct err *err)
     return id == 0 ? run_recorded(e, err) : run_some(e, 0, e->p->nforward, err);
 }
 
+/* Where passes are timed, waits for the device, and notes that RECEIVED messages have
+ * come, if any. */
+static int wait_timed(struct engine *e, int received, struct err *err)
+{
+    if (!e->received)
+        return 0;
+    if (e->ops->wait(e->device, err) < 0)
+        return -1;
+    if (received > 0)
+        *e->received = clock_seconds();
+    return 0;
+}
+
 int engine_forward(struct engine *e, const struct segment *segment, size_t n,
                    struct err *err)
 {
     if (check_step(e, segment, n, err) < 0 || begin_step(e, segment, n, err) < 0 ||
-        import(e, err) < 0)
+        import(e, err) < 0 || wait_timed(e, e->p->nimports, err) < 0)
         return -1;
     if ((e->repeats ? run_alike(e, err) : run_some(e, 0, e->p->nforward, err)) < 0)
         return -1;
     if (e->p->nforward == e->p->ninsts)
         tell_part(e, e->p->ninsts);
-    if (e->settle && e->settle(e->settle_arg, err) < 0)
+    if ((e->settle && e->settle(e->settle_arg, err) < 0) || wait_timed(e, 0, err) < 0)
         return -1;
     return export(e, err) < 0 ? -1 : collect(e, err);
 }
@@ -1070,7 +1090,8 @@ int engine_reverse_inputs(struct engine *e, struct err *err)
         if (link_receive(&e->link, e->pipe, address(e, p->back_import[i]),
                          bytes_of(e, p->back_import[i]), e->pipe->rank + 1, err) < 0)
             return -1;
-    if (run_some(e, p->nforward, p->nsplit, err) < 0)
+    if (wait_timed(e, p->nexports, err) < 0 ||
+        run_some(e, p->nforward, p->nsplit, err) < 0 || wait_timed(e, 0, err) < 0)
         return -1;
     if (p->nsplit == p->ninsts)
         tell_part(e, p->ninsts);
@@ -1087,7 +1108,7 @@ int engine_reverse_weights(struct engine *e, struct err *err)
 
     if (p->nsplit == p->ninsts)
         return 0;
-    if (run_some(e, p->nsplit, p->ninsts, err) < 0)
+    if (run_some(e, p->nsplit, p->ninsts, err) < 0 || wait_timed(e, 0, err) < 0)
         return -1;
     tell_part(e, p->ninsts);
     return 0;

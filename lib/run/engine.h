@@ -163,6 +163,10 @@ void engine_watch(struct engine *e, void (*see)(void *arg, int part), void *arg)
 void engine_follow(struct engine *e,
                    int (*before)(void *arg, int inst, bool over, struct err *err),
                    void *arg);
+/* From now on, notes at *RECEIVED when what another stage sent was there, by the clock
+ * (base/clock.h), and waits for the device then, before it sends and at the end of a
+ * step, so that a pass takes what it takes; NULL: no longer. */
+void engine_time(struct engine *e, double *received);
 /* Calls SETTLE at the end of each step; if it fails, the step fails. */
 void engine_settle(struct engine *e, int (*settle)(void *arg, struct err *err),
                    void *arg);

@@ -29,6 +29,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/sharing.c %D%/sharing.h \
     %D%/squad.c %D%/squad.h \
     %D%/squares.c %D%/squares.h \
+    %D%/timing.c %D%/timing.h \
     %D%/textfile.c %D%/textfile.h \
     %D%/texts.c %D%/texts.h \
     %D%/ties.c %D%/ties.h \

@@ -71,6 +71,7 @@ static int open_engines(struct trainer *t, size_t segments, struct err *err)
                             s->parameters.matrix, &s->groups, &limits, err) < 0)
                 return -1;
             engine_drop(s->engine[i], t->options.seed);
+            engine_time(s->engine[i], t->options.timed ? &t->timing.received : NULL);
             shards_follow(&s->shards, s->engine[i]);
         }
     }
@@ -256,29 +257,18 @@ static int check_order(const struct action_table *a, struct err *err)
     return ret;
 }
 
-static void copy_table(struct action_table *to, const struct action_table *from)
-{
-    action_table_init(to, from->ranks, from->stages, from->micro_batches);
-    memcpy(to->rank_of, from->rank_of, (size_t)from->stages * sizeof(*to->rank_of));
-    to->chains = from->chains;
-    for (int r = 0; r < from->ranks; r++)
-        for (size_t i = 0; i < from->row[r].n; i++)
-            action_add(to, r, from->row[r].v[i].kind, from->row[r].v[i].stage,
-                       from->row[r].v[i].micro_batch);
-}
-
 /* Does every action's turn come, where a rank takes them one by one? */
 static int check_turns(const struct action_table *a, struct err *err)
 {
     double *one = xmalloc((size_t)a->ranks * sizeof(*one));
-    const struct pipe_times times = { one, one, one, 0, 0, 0, 0 };
+    const struct pipe_times times = { .forward = one, .input = one, .weight = one };
     struct pipe_result result;
     struct action_table apart;
     int ret;
 
     for (int i = 0; i < a->ranks; i++)
         one[i] = 1;
-    copy_table(&apart, a);
+    action_table_apart(&apart, a);
     ret = pipe_simulate(&result, &apart, &times, err);
     if (ret == 0)
         pipe_result_clear(&result);
@@ -331,7 +321,7 @@ static int open_table(struct trainer *t, struct err *err)
     t->loss =
         xcalloc((size_t)(o->global / o->micro_batch) * TRAINER_TERMS, sizeof(*t->loss));
     if (o->table)
-        copy_table(&t->table, o->table);
+        action_table_apart(&t->table, o->table);
     else if (order_make(&t->table, o->order, pp, o->global / share,
                         o->chunks ? o->chunks : order_chunks(o->order), err) < 0)
         return -1;
@@ -502,6 +492,8 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         group_replicas(t, err) < 0)
         goto fail;
     list_stages(t);
+    if (t->options.timed)
+        timing_open(&t->timing, &t->table, t->groups.pipe);
     if (build_programs(t, c->model, err) < 0 || check_backend(t, c, err) < 0 ||
         runner_device(&t->device, t->ops, machine, world, err) < 0 ||
         open_stages(t, c, err) < 0)
@@ -537,6 +529,7 @@ void trainer_close(struct trainer *t)
     for (int k = 0; k < t->nstages; k++)
         close_stage(&t->stage[k]);
     ties_close(&t->ties);
+    timing_close(&t->timing);
     free(t->loss);
     if (t->device)
         t->ops->close(t->device);
@@ -980,15 +973,23 @@ static int run_action(const struct trainer *t, const struct action *a,
 }
 
 /* Runs all actions of this replica in the order of the table. */
-static int run_share(const struct trainer *t, const struct sample *sample,
-                     uint64_t counted, struct err *err)
+static int run_share(struct trainer *t, const struct sample *sample, uint64_t counted,
+                     struct err *err)
 {
     const struct action_row *row = &t->table.row[t->coord[MESH_PP]];
+    const bool timed = t->options.timed;
 
-    for (size_t i = 0; i < row->n; i++)
+    if (timed && timing_begin(&t->timing, err) < 0)
+        return -1;
+    for (size_t i = 0; i < row->n; i++) {
+        if (timed)
+            timing_enter(&t->timing);
         if (run_action(t, &row->v[i], sample, counted, err) < 0)
             return -1;
-    return 0;
+        if (timed)
+            timing_leave(&t->timing, i);
+    }
+    return timed ? timing_end(&t->timing, err) : 0;
 }
 
 /* All-reduces X[n] over the groups A and B. */

@@ -24,6 +24,7 @@
 #include "lib/train/scaler.h"
 #include "lib/train/shards.h"
 #include "lib/train/ties.h"
+#include "lib/train/timing.h"
 
 enum { TRAINER_TERMS = 3 }; /* likelihood, balance, router's z-loss */
 
@@ -50,6 +51,7 @@ struct trainer_options {
     int chunks;              /* and stages of a rank in it; 0: order_chunks */
     const struct action_table *table; /* instead of both; must outlive the call; or
                                        * NULL */
+    bool timed;                       /* .timing notes when actions begin and end */
     bool deterministic;               /* sums do not depend on dp */
     struct recompute_plan recompute;  /* as in program_options, */
     double dropout;                   /* too */
@@ -119,6 +121,7 @@ struct trainer {
                           * sp, which varies faster */
     struct gradients_replicas replicas; /* of it those that share, and not */
     struct action_table table;
+    struct timing timing; /* if .options.timed */
     uint64_t first; /* index in the run of the next step's first sample, for dropout */
     size_t count;   /* its samples; those behind them fill up the batch, and nothing
                      * of them is learned.  0: all */

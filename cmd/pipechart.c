@@ -1,22 +1,25 @@
-/* timeline - draws a simulated schedule */
+/* pipechart - a picture of a pipeline's schedule */
+#include "cmd/pipechart.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cmd/picture.h"
-#include "cmd/pp-partition/pp-partition.h"
 #include "lib/base/str.h"
 #include "lib/plot/chart.h"
 
 static const double LEFT = 64, RIGHT = 16, TOP = 58, ROW = 26, BAR = 20, BOTTOM = 46;
+static const double CAPTION = 18; /* above each of two halves */
 /* Below this text size the number of a micro-batch is omitted. */
 static const double SMALLEST = 5;
 /* Kinds of actions, model chunks, idle. */
 enum { MOST_ENTRIES = 6 };
 
 struct drawing {
-    const struct timeline *t;
+    const struct pipechart *t;
     double width, scale; /* points per unit of time */
+    double longest;      /* makespan of what is drawn */
     struct legend_entry legend[MOST_ENTRIES];
     size_t nlegend;
 };
@@ -81,6 +84,52 @@ static void draw_row(struct canvas *canvas, const struct drawing *d, int r, doub
     }
 }
 
+/* Draws rank R at Y as it was measured. */
+static void draw_measured(struct canvas *canvas, const struct drawing *d, int r,
+                          double y)
+{
+    const struct action_row *row = &d->t->table->row[r];
+
+    for (size_t i = 0; i < row->n; i++)
+        draw_bar(canvas, d, &row->v[i], row->v[i].start, row->v[i].seconds, y, BAR);
+}
+
+/* Draws a row for each rank from Y on, over a time of MAKESPAN; returns where they
+ * end. */
+static double
+draw_rows(struct canvas *canvas, const struct drawing *d, double y, double makespan,
+          void (*row)(struct canvas *, const struct drawing *, int, double))
+{
+    char text[48];
+
+    for (int r = 0; r < d->t->table->ranks; r++, y += ROW) {
+        snprintf(text, sizeof(text), "stage %d", r);
+        canvas_text(canvas, LEFT - 8, y + BAR / 2, 9, ALIGN_RIGHT, canvas_ink, text);
+        canvas_rectangle(canvas, LEFT, y, makespan * d->scale, BAR, canvas_faint);
+        row(canvas, d, r, y);
+    }
+    return y;
+}
+
+/* Both halves from Y on, each with a line that says what it is; returns where they
+ * end. */
+static double draw_both(struct canvas *canvas, const struct drawing *d, double y)
+{
+    const double simulated = d->t->result->makespan,
+                 measured = d->t->measured->makespan;
+    char text[96];
+
+    snprintf(text, sizeof(text), "simulated, with the mean time of each pass: %.4g",
+             simulated);
+    canvas_text(canvas, LEFT, y + CAPTION / 2 - 2, 9, ALIGN_LEFT, canvas_ink, text);
+    y = draw_rows(canvas, d, y + CAPTION, simulated, draw_row);
+    snprintf(text, sizeof(text), "measured: %.4g, %.1f %% %s", measured,
+             simulated > 0 ? 100 * fabs(measured / simulated - 1) : 0,
+             measured < simulated ? "less" : "more");
+    canvas_text(canvas, LEFT, y + CAPTION / 2 - 2, 9, ALIGN_LEFT, canvas_ink, text);
+    return draw_rows(canvas, d, y + CAPTION, measured, draw_measured);
+}
+
 /* An entry for each kind of action that there is, in the order of a step. */
 static void make_legend(struct drawing *d)
 {
@@ -99,14 +148,14 @@ static void make_legend(struct drawing *d)
         for (size_t i = 0; i < t->row[r].n; i++)
             some[t->row[r].v[i].kind] = true;
     for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
-        struct action a = { order[i], 0, 0, false };
+        struct action a = { .kind = order[i] };
 
         if (some[order[i]])
             d->legend[d->nlegend++] =
                 (struct legend_entry){ names[order[i]], colour_of(d, &a), LEGEND_BOX };
     }
     if (t->stages > t->ranks) {
-        struct action a = { ACTION_FORWARD, t->ranks, 0, false };
+        struct action a = { .kind = ACTION_FORWARD, .stage = t->ranks };
 
         d->legend[d->nlegend++] =
             (struct legend_entry){ "lighter: a later chunk of the stage",
@@ -118,7 +167,7 @@ static void make_legend(struct drawing *d)
 static void draw(struct canvas *canvas, const void *arg)
 {
     const struct drawing *d = arg;
-    const struct timeline *t = d->t;
+    const struct pipechart *t = d->t;
     struct chart_axis axis = { .most = 10 };
     double ticks[CHART_TICKS], bottom, room = d->width - LEFT - RIGHT;
     char text[48];
@@ -126,23 +175,17 @@ static void draw(struct canvas *canvas, const void *arg)
 
     canvas_text(canvas, LEFT, 16, 11, ALIGN_LEFT, canvas_ink, t->title);
     bottom = TOP - 14 + legend_draw(canvas, LEFT, 37, room, d->legend, d->nlegend);
-    for (int r = 0; r < t->table->ranks; r++, bottom += ROW) {
-        snprintf(text, sizeof(text), "stage %d", r);
-        canvas_text(canvas, LEFT - 8, bottom + BAR / 2, 9, ALIGN_RIGHT, canvas_ink,
-                    text);
-        canvas_rectangle(canvas, LEFT, bottom, t->result->makespan * d->scale, BAR,
-                         canvas_faint);
-        draw_row(canvas, d, r, bottom);
-    }
+    bottom = t->measured ? draw_both(canvas, d, bottom)
+                         : draw_rows(canvas, d, bottom, t->result->makespan, draw_row);
     canvas_line(canvas, LEFT, bottom, d->width - RIGHT, bottom, 0.8, canvas_ink);
     chart_fit(&axis, 0);
-    chart_fit(&axis, t->result->makespan);
+    chart_fit(&axis, d->longest);
     chart_settle(&axis);
     n = chart_ticks(ticks, &axis);
     for (size_t i = 0; i < n; i++) {
         double x = LEFT + ticks[i] * d->scale;
 
-        if (ticks[i] > t->result->makespan * (1 + 1e-9))
+        if (ticks[i] > d->longest * (1 + 1e-9))
             continue;
         chart_number(text, ticks[i]);
         canvas_line(canvas, x, bottom, x, bottom + 4, 0.8, canvas_ink);
@@ -153,7 +196,8 @@ static void draw(struct canvas *canvas, const void *arg)
 }
 
 /* The page: what the program prints, and each stage's share of the time. */
-static int write_page(const struct timeline *t, const struct figure *f, struct err *err)
+static int write_page(const struct pipechart *t, const struct figure *f,
+                      struct err *err)
 {
     static const char *const heads[] = { "stage", ">works", ">idle, %",
                                          ">micro-batches held" };
@@ -185,21 +229,33 @@ static int write_page(const struct timeline *t, const struct figure *f, struct e
     return picture_write_page(&page, t->path, t->command, err);
 }
 
-int timeline_plot(const struct timeline *t, struct err *err)
+/* The passes that follow one another in the whole, about. */
+static double count_passes(const struct pipechart *t)
+{
+    const double pass = t->times->each ? t->times->each[0] * t->table->stages /
+                                             (t->table->ranks * t->table->chains)
+                                       : t->times->forward[0];
+
+    return t->result->makespan / (pass + 1e-9);
+}
+
+int pipechart_write(const struct pipechart *t, struct err *err)
 {
     struct drawing d = { .t = t };
     struct figure f = { .caption = "When each stage works on which micro-batch",
                         .draw = draw,
                         .arg = &d };
 
-    d.width = 60 + 16.0 * t->result->makespan / (t->times->forward[0] + 1e-9);
-    d.width = fmin(fmax(d.width, 720), 2400);
-    if (t->result->makespan > 0)
-        d.scale = (d.width - LEFT - RIGHT) / t->result->makespan;
+    d.width = fmin(fmax(60 + 16.0 * count_passes(t), 720), 2400);
+    d.longest = fmax(t->result->makespan, t->measured ? t->measured->makespan : 0);
+    if (d.longest > 0)
+        d.scale = (d.width - LEFT - RIGHT) / d.longest;
     make_legend(&d);
     f.width = d.width;
     f.height = TOP + legend_height(d.width - LEFT - RIGHT, d.legend, d.nlegend) +
                ROW * t->table->ranks + BOTTOM - 14;
+    if (t->measured)
+        f.height += ROW * t->table->ranks + 2 * CAPTION;
     return html_is_named(t->path) ? write_page(t, &f, err)
                                   : figure_write(&f, t->path, err);
 }
