@@ -157,6 +157,23 @@ llama-gqa --train-only v_proj,norm
 neox --lora 4 --weights int8
 gpt-oss-mxfp4 --lora 4 --weights codes
 END
+# of classifiers, too, whose heads are trained with it and whose configs have dropout; of two stacks the source is as long as --seq
+printf '{"ids":[%s],"label":1}\n' 1,2,3,4,5,6,7,8,9,10,11,12 > class.jsonl
+while read -r name what; do
+    # shellcheck disable=SC2086 # words
+    tp-run train --data class.jsonl --loss class --seq 12 --global-batch 1 --steps 1 --threads 1 --save-every 0 --json $what "$data/$name" > out
+    # shellcheck disable=SC2086 # words
+    mem-estimate train --framework tp-run --runtime 0 --seq 12 --micro-batch 1 --global-batch 1 --dropout $what --schedule 1f1b --json \
+        "$data/$name" > estimate
+    ok "mem-estimate foretells the bytes of $name $what" test "$(grep -o '"memory":[0-9]*' out | head -n 1 | tr -dc 0-9)" = \
+        "$(tr '{' '\n' < estimate | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -n | tail -n 1)"
+done << 'END'
+models/bert-classify
+models/roberta-classify --lora 4 --tp 2
+heads/bart-score --pp 2
+heads/bart-score --lora 4 --tp 2
+heads/t5-score --lora 4
+END
 run tp-run train -n --data two.jsonl --seq 8 --global-batch 2 --steps 1 --lora 4 "$model"
 ok "a dry run tells what is trained" grep -q "weights a rank, [0-9]* trained; .* for these, gradients and optimizer" out
 

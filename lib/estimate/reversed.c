@@ -206,7 +206,9 @@ static int add_engine(struct ledger *list, const struct program *p,
                                           .segments = texts,
                                           .sequences = texts,
                                           .cache = tokens + texts * CACHE_BLOCK,
-                                          .context = (size_t)o->seq };
+                                          .context = (size_t)o->seq,
+                                          .source = p->source ? (size_t)o->seq : 0,
+                                          .sources = p->source ? tokens : 0 };
     struct comm group[MESH_NAXES];
     const struct engine_groups groups = { .tensor = &group[MESH_TP],
                                           .sequence = &group[MESH_SP],
@@ -386,9 +388,9 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
                      struct err *err)
 {
     const bool shares = o->mesh.size[MESH_SP] > 1 || o->mesh.size[MESH_EP] > 1;
-    const uint64_t most[ROWS_MOST] = {
-        [ROWS_TOKENS] = o->micro_batch * o->seq, [ROWS_ONE] = o->micro_batch
-    };
+    uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] = o->micro_batch * o->seq,
+                                 [ROWS_SOURCE] = o->micro_batch * o->seq,
+                                 [ROWS_ONE] = o->micro_batch };
     struct tally *const sum = sums->of, *const host = &sums->host;
     uint64_t *offset, arena = 0, weights = 0, beside = 0, kernels;
     struct ledger list = { 0 };
@@ -447,6 +449,7 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
     free(held);
     if (!list.n) {
         offset = xcalloc((size_t)p->nvalues + 1, sizeof(*offset));
+        rows_most(&p->rows, most);
         ok &= program_arena(p, most, offset, &arena);
         free(offset);
     }
