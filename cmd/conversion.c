@@ -81,6 +81,22 @@ static void warn_left(const struct cmd *cmd, const struct checkpoint *c)
     str_clear(&names);
 }
 
+/* The same of an export. */
+static void warn_not_exported(const struct cmd *cmd, const struct checkpoint *c,
+                              const struct convert_result *result)
+{
+    if (result->averages)
+        cmd_warn(cmd,
+                 "%s: moving averages of weights are left out; --average exports them "
+                 "in place of weights",
+                 c->path);
+    if (result->masters)
+        cmd_warn(cmd,
+                 "%s: f32 masters of weights are left out, as its optimizer keeps no "
+                 "moments",
+                 c->path);
+}
+
 void warn_untied(const struct cmd *cmd, const struct model *m)
 {
     if (model_untied(m))
@@ -243,6 +259,8 @@ int run_convert(const struct cmd *cmd, struct checkpoint *ckpt, const char *outp
                        (uint64_t)((double)result.bytes / seconds_since(&meter.began))));
     if (!w->quiet)
         warn_left(cmd, ckpt);
+    if (!w->quiet)
+        warn_not_exported(cmd, ckpt, &result);
     if (!w->quiet && opt->some)
         tell_part(cmd, output, opt, &result);
     else if (!w->quiet)

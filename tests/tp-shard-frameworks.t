@@ -111,6 +111,12 @@ for form in dcp megatron-dist deepspeed-universal; do
 done
 
 train --ema 0.9 -o ema
+run tp-shard merge --export dcp ema/step-000002 left.average
+err_has "ema/step-000002: moving averages of weights are left out; --average exports them" "what is left out is said"
+train --optimizer sgd -o sgd
+run tp-shard merge --export dcp sgd/step-000002 left.masters
+status_is 0 "an optimizer without moments is exported"
+err_has "sgd/step-000002: f32 masters of weights are left out" "and that its masters are not"
 tp-shard merge -q --average ema/step-000002 average
 for form in dcp megatron-dist deepspeed-universal; do
     run tp-shard merge -q --export $form --average ema/step-000002 $form.average

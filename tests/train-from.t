@@ -31,7 +31,7 @@ alike() {
         END { exit n != 3 }'
 }
 
-for kind in trainer trainer-cosine fsdp fsdp-groups zero2; do
+for kind in trainer trainer-cosine fsdp fsdp-groups zero1 zero2 zero3; do
     go_on $kind --steps 6
     status_is 0 "$kind: goes on"
     err_empty "$kind: with nothing to say"

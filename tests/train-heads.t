@@ -326,6 +326,7 @@ rated policy '{"prompt_ids":[3],"choices":[{"ids":[4],"reward":"x"},{"ids":[5],"
 rated policy '{"prompt_ids":[3],"choices":[{"ids":[4]},{"ids":[5],"reward":2},{"ids":[5],"reward":1}]}' "no 'advantage'"
 rated distill '{"ids":[3,4,5],"teacher_ids":[[3,4]]}' "no 'teacher_logprobs'"
 rated distill '{"ids":[3,4,5],"teacher_ids":[[3,4],[5]],"teacher_logprobs":[[-1,-2],[-1]]}' "'teacher_ids' has not as many tokens in each place"
+rated distill '{"ids":[3,4,5],"teacher_ids":[[4,3,4]],"teacher_logprobs":[[-1,-2,-3]]}' "'teacher_ids' has token 4 twice in a place"
 rated distill '{"ids":[3,4,5],"teacher_ids":[[3,999]],"teacher_logprobs":[[-1,-2]]}' "id 999, and the vocabulary has"
 rated choice '{"choices":[[3,4]],"label":0}' "'choices' is no list of two or more" encoders/bert-choice
 rated choice '{"choices":[[3],[4]],"label":2}' "'label' is no number of a choice, from 0 to 1" encoders/bert-choice

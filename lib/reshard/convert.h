@@ -49,6 +49,9 @@ struct convert_result {
     bool waits;         /* files are missing that other jobs make */
     char missing[64];   /* their numbers, such as "4-7" */
     int of;             /* number of all */
+    /* what the checkpoint of a training has and an export leaves out: */
+    bool averages; /* moving averages of weights */
+    bool masters;  /* f32 masters, of an optimizer without moments */
 };
 
 /* Writes CKPT to the directory PATH.  ERR_LOCKED when another run is writing it. */

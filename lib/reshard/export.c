@@ -239,6 +239,19 @@ static int read_config(struct exporting *x, struct err *err)
                              strlen(text), err);
 }
 
+/* Says what of the training's state is not written without being asked for. */
+static void note_left(struct exporting *x, bool weights_only)
+{
+    const struct checkpoint *c = x->ckpt;
+
+    for (size_t s = 0; c->sharded && !c->averaged && s < c->manifest.nstates; s++) {
+        if (c->manifest.state[s].kind == MANIFEST_AVERAGE)
+            x->result->averages = true;
+        else if (x->form->states && !x->states && !weights_only)
+            x->result->masters |= !strcmp(c->manifest.state[s].role, "master");
+    }
+}
+
 int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
                       bool weights_only, const struct convert_options *opt,
                       struct convert_result *result, struct err *err)
@@ -280,6 +293,7 @@ int export_checkpoint(struct checkpoint *ckpt, const char *path, int form,
         ret = 0;
     }
     result->bytes = x.total;
+    note_left(&x, weights_only);
 out:
     outdir_close(&x.out);
     x.form->clear(&x);

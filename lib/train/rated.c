@@ -2,6 +2,7 @@
  *
  * Choices of which one is right; answers that are good or bad; texts that a model has
  * drawn, with rewards and their likelihoods; what a teacher thinks of each token. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -341,6 +342,32 @@ static int read_choices_drawn(const struct texts_options *o, const struct json *
 
 /* ---- teachers ---- */
 
+static int compare_ids(const void *a, const void *b)
+{
+    const uint32_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* A token's likelihood is in a place once. */
+static int check_once(const struct tokens *t, struct err *err)
+{
+    uint32_t *id = xmalloc((t->n + 1) * sizeof(*id));
+    int ret = 0;
+
+    for (size_t k = 0; k < t->n; k++)
+        id[k] = t->id[k];
+    if (t->n)
+        qsort(id, t->n, sizeof(*id), compare_ids);
+    for (size_t k = 1; k < t->n && ret == 0; k++)
+        if (id[k] == id[k - 1])
+            ret =
+                err_set(err, ERR_INPUT,
+                        "'teacher_ids' has token %" PRIu32 " twice in a place", id[k]);
+    free(id);
+    return ret;
+}
+
 /* .value has the number of tokens that the teacher tells of in each place, and in each
  * their ids and log-probabilities. */
 static int read_taught(const struct texts_options *o, const struct json *root,
@@ -392,6 +419,8 @@ static int read_taught(const struct texts_options *o, const struct json *root,
         if (ret == 0 && (!some.n || some.n != (size_t)line->value[0]))
             ret = err_set(err, ERR_INPUT,
                           "'teacher_ids' has not as many tokens in each place");
+        if (ret == 0)
+            ret = check_once(&some, err);
         x = xcalloc(some.n + 1, sizeof(*x));
         if (ret == 0)
             ret = read_numbers(p, "teacher_logprobs", false, x, some.n, err);
