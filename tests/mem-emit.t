@@ -291,6 +291,8 @@ out_has '"offload_optimizer": { "device": "cpu", "pin_memory": true } }' "beside
 told vllm mixtral-8x7b --gpus 16 --global-batch 32 --mesh tp=4,ep=2,pp=2 --kv-dtype fp8 --margin 8
 # shellcheck disable=SC2016 # as it stands there
 out_is 'exec vllm serve "${MODEL:?}" --tensor-parallel-size 4 --pipeline-parallel-size 2 --data-parallel-size 2 --enable-expert-parallel --nnodes 2 --node-rank "${NODE_RANK:?}" --master-addr "${MASTER_ADDR:?}" $([ "$NODE_RANK" = 0 ] || echo --headless) --max-model-len 4096 --max-num-seqs 16 --max-num-batched-tokens 8192 --gpu-memory-utilization 0.92 --dtype bfloat16 --kv-cache-dtype fp8 "$@"' "vLLM is, whose replicas deal experts"
+grep -o -e '--[a-z][a-z-]*' out | sort -u > flags
+ok "each of its flags is one of vLLM 0.19.0" test -s flags -a -z "$(grep -vxF -f "$data/vllm-flags.txt" flags)"
 # groups of a node that would not hold all ranks of sp
 told torchtitan llama-3-8b --mode train --gpus 32 --net 1GB --sp 16 --zero 3 --tp 1 --pp 1 --global-batch 4
 out_has "data-parallel-shard-degree 2 --parallelism.data-parallel-replicate-degree 1 --parallelism.context-parallel-degree 16" "a group holds all ranks of sp"

@@ -2,11 +2,12 @@
 """check-launch.py - plans as other frameworks' options, read by these frameworks
 
     check-launch.py CONFIGS.TSV [megatron=DIR] [vllm=DIR] [torchtitan] [deepspeed]
+    check-launch.py flags DIR > tests/data/vllm-flags.txt
 
 Makes about 20 plans for each framework by 'mem-estimate plan --emit' and gives them to what the
 framework itself reads them with: torchtitan's ConfigManager, DeepSpeed's DeepSpeedConfig and AutoEP,
 megatron-core's ModelParallelConfig and stage layouts beside the flags of megatron/training/arguments.py
-(DIR: a checkout of Megatron-LM), the flags of vllm/engine/arg_utils.py (DIR: an unpacked wheel).
+(DIR: a checkout of Megatron-LM), the flags of vllm serve (DIR: an unpacked wheel, or tests/data/vllm-flags.txt, which has those of 0.19.0).
 No flag may be unknown, and every degree must be read back.
 (torchtitan 0.3, deepspeed 0.19, megatron-core 0.16, vllm 0.19)
 """
@@ -159,10 +160,13 @@ def check_torchtitan(_, made):
             assert p.pipeline_parallel_microbatch_size == best["micro_batch"]
 
 
-def check_vllm(directory, made):
-    text = Path(directory, "vllm/engine/arg_utils.py").read_text()
-    known = known_flags(Path(directory, "vllm/engine/arg_utils.py")) | {"--headless"}
-    known |= {"--" + name.replace("_", "-") for name in re.findall(r"^    ([a-z0-9_]+): ", text, re.M)}
+def vllm_flags(directory):
+    sources = ("engine/arg_utils.py", "entrypoints/openai/cli_args.py", "entrypoints/cli/serve.py")
+    return set().union(*(known_flags(Path(directory, "vllm", source)) for source in sources))
+
+
+def check_vllm(given, made):
+    known = set(Path(given).read_text().split()) if Path(given).is_file() else vllm_flags(given)
     for script, best in made:
         found, _ = flags(script)
         assert not set(found) - known, set(found) - known
@@ -177,6 +181,9 @@ CHECKS = {"megatron": check_megatron, "deepspeed": check_deepspeed, "torchtitan"
 
 def main():
     table, *asked = sys.argv[1:]
+    if table == "flags":
+        print(*sorted(vllm_flags(asked[0])), sep="\n")
+        return
     with tempfile.TemporaryDirectory() as name:
         where = Path(name)
         for row in Path(table).read_text().splitlines():
