@@ -119,9 +119,27 @@ for file in adapter_model rank-tp0-pp0; do
 done
 
 tp-shard split -q -f --tp 2 "$model" cut
-run tp-run train -q -f --data two.jsonl --seq 8 --steps 1 --global-batch 1 --lora 4 --modules-to-save norm -o never cut
-status_is 1 "not beside shards, which nothing would stand in place of again"
-err_has "stands in place of the model's, which is sharded" "which is told"
+for layout in "--tp 2" "--tp 3"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train -q -f --data two.jsonl --seq 8 --lora 4 --modules-to-save lm_head,norm,embed_tokens $layout --global-batch 2 --lr 1e-2 \
+        --steps 2 -o beside cut
+    status_is 0 "$layout: also beside shards"
+    # shellcheck disable=SC2046 # words
+    ok "$layout: with the same numbers" "$compare" saved/step-000002/adapter_model.safetensors beside/step-000002/adapter_model.safetensors \
+        1e-5 $(cat want)
+    # shellcheck disable=SC2086 # words
+    tp-run logits -q --ids 1,2,3 $layout -o o.safetensors beside
+    ok "$layout: which stand in place of the model's again" "$compare" sum.safetensors o.safetensors 1e-5 logits
+done
+# the head of a classifier is one of them
+tp-shard split -q -f --tp 2 "$data/heads/qwen2-score" cut.class
+printf '{"ids":[1,2,3,4],"label":1}\n{"ids":[3,4,5],"label":0}\n' > labels.jsonl
+for of in "$data/heads/qwen2-score" cut.class; do
+    run tp-run train -q -f --data labels.jsonl --loss class --seq 8 --tp 2 --global-batch 2 --steps 2 --lr 1e-2 --lora 4 \
+        -o "${of##*/}.run" "$of"
+    status_is 0 "a classifier is trained with an adapter: ${of##*/}"
+done
+ok "sharded or not" cmp qwen2-score.run/step-000002/adapter_model.safetensors cut.class.run/step-000002/adapter_model.safetensors
 
 # mem-estimate knows what a rank has
 for layout in "--tp 1" "--tp 3" "--pp 2"; do

@@ -839,14 +839,13 @@ static int set_adapter(struct train *t, struct err *err)
     base = base_path_dup(s);
     ret = adapter_make(s->checkpoint, &w, base, err);
     free(base);
-    if (ret == 0 && adapter_saves_any(s->checkpoint->adapter) &&
-        (s->checkpoint->sharded || s->checkpoint->grown))
+    if (ret == 0 && adapter_saves_any(s->checkpoint->adapter) && s->checkpoint->grown)
         ret =
             err_set(err, ERR_NO,
                     "%s: a tensor of the adapter stands in place of "
-                    "the model's, which is %s: give the model as it was before",
-                    w.saved ? "--modules-to-save" : "--lora: the head of a classifier",
-                    s->checkpoint->sharded ? "sharded" : "given more rows");
+                    "the model's, which is given more rows: give the model as it was "
+                    "before",
+                    w.saved ? "--modules-to-save" : "--lora: the head of a classifier");
     return ret;
 }
 

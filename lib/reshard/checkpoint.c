@@ -46,6 +46,14 @@ struct checkpoint_files {
         size_t size;
         bool tried;
     } * map; /* [nfiles] */
+    struct standin {
+        size_t tensor; /* of a sharded checkpoint, whose place it takes */
+        enum dtype dtype;
+        uint64_t offset;
+        int fd;
+        char *path;
+    } * standin; /* [nstandins] */
+    size_t nstandins;
 };
 
 int checkpoint_is_sharded(bool *sharded, const char *path, struct err *err)
@@ -619,6 +627,11 @@ static void close_files(struct checkpoint_files *f)
             munmap(f->map[i].data, f->map[i].size);
     }
     free_cutters(f);
+    for (size_t i = 0; i < f->nstandins; i++) {
+        close(f->standin[i].fd);
+        free(f->standin[i].path);
+    }
+    free(f->standin);
     free(f->map);
     free(f->fd);
     free(f->offset);
@@ -891,6 +904,41 @@ int checkpoint_open_files(struct checkpoint *c, int p, struct err *err)
     return 0;
 }
 
+static int stand_in(struct checkpoint *c, size_t i, const struct tensor *by,
+                    const char *path, struct err *err)
+{
+    struct checkpoint_files *f = c->files;
+    int fd = fs_open_regular(path, err);
+
+    if (fd < 0)
+        return -1;
+    f->standin = xrealloc(f->standin, (f->nstandins + 1) * sizeof(*f->standin));
+    f->standin[f->nstandins++] = (struct standin){ .tensor = i,
+                                                   .dtype = by->dtype,
+                                                   .offset = by->offset,
+                                                   .fd = fd,
+                                                   .path = xstrdup(path) };
+    return 0;
+}
+
+/* What stands in place of tensor I of the sharded C; NULL: nothing does. */
+static const struct standin *standin_of(const struct checkpoint *c, size_t i)
+{
+    const struct checkpoint_files *f = c->files;
+
+    for (size_t k = 0; k < f->nstandins; k++)
+        if (f->standin[k].tensor == i)
+            return &f->standin[k];
+    return NULL;
+}
+
+enum dtype checkpoint_dtype(const struct checkpoint *c, size_t i)
+{
+    const struct standin *s = standin_of(c, i);
+
+    return s ? s->dtype : c->tensor[i].dtype;
+}
+
 int checkpoint_replace(struct checkpoint *c, size_t i, const struct tensor *by,
                        const char *path, struct err *err)
 {
@@ -898,6 +946,8 @@ int checkpoint_replace(struct checkpoint *c, size_t i, const struct tensor *by,
     struct tensor *t = &c->tensor[i];
     int input;
 
+    if (c->sharded)
+        return stand_in(c, i, by, path, err);
     if (form_add_input(&c->source, path, path, &input, NULL, err) < 0)
         return -1;
     c->replaced += c->source.ninputs - (size_t)f->nfiles;
@@ -1293,7 +1343,8 @@ void loader_close(struct loader *l)
 int loader_bytes(struct loader *l, size_t t, uint64_t *bytes, struct err *err)
 {
     size_t i = (size_t)l->ckpt->model->tensor[t].source;
-    struct cut_tensor ct = checkpoint_cut_tensor(l->ckpt, i, l->ckpt->tensor[i].dtype);
+    struct cut_tensor ct =
+        checkpoint_cut_tensor(l->ckpt, i, checkpoint_dtype(l->ckpt, i));
     struct cut_side side = { .nparts = 1, .cutter = &l->cutter };
     bool held;
 
@@ -1409,7 +1460,8 @@ const void *loader_map(struct loader *l, size_t t, uint64_t bytes)
     uint64_t unit = (uint64_t)dtype_bits(of->dtype) / 8, first = 0, offset;
     const struct mapped *m;
 
-    if (!bytes || c->drawn || grown_stored(c->grown, i, 0, SIZE_MAX) < SIZE_MAX ||
+    if (!bytes || c->drawn || standin_of(c, i) ||
+        grown_stored(c->grown, i, 0, SIZE_MAX) < SIZE_MAX ||
         dtype_bits(of->dtype) % 8 ||
         (c->sharded ? l->part < 0 || !is_as_wanted(l, t)
                     : of->boxes || of->stride || !is_one_run(l, t, &first)))
@@ -1446,6 +1498,31 @@ const char *checkpoint_mapped(const struct checkpoint *c, const void *at)
     return NULL;
 }
 
+static int read_standin(void *arg, int part, uint64_t offset, void *buf, size_t n,
+                        struct err *err)
+{
+    const struct standin *s = arg;
+
+    (void)part;
+    return fs_pread(s->fd, buf, n, s->offset + offset, s->path, err);
+}
+
+/* Reads the loader's part of tensor I, in place of which S stands, to BUF. */
+static int load_standin(struct loader *l, size_t i, const struct standin *s, void *buf,
+                        struct err *err)
+{
+    struct cut_tensor ct = checkpoint_cut_tensor(l->ckpt, i, s->dtype);
+    struct cut_side from = { .nparts = 1,
+                             .io = read_standin,
+                             .arg = (void *)(uintptr_t)s };
+    struct cut_side to = {
+        .nparts = 1, .cutter = &l->cutter, .io = write_to_memory, .arg = buf
+    };
+
+    ct.from = s->dtype;
+    return cut_copy(l->cut, &ct, &from, &to, NULL, NULL, NULL, NULL, err);
+}
+
 int loader_read(struct loader *l, size_t t, void *buf, struct err *err)
 {
     return loader_read_state(l, t, (size_t)l->ckpt->model->tensor[t].source, buf, err);
@@ -1463,10 +1540,13 @@ int loader_read_state(struct loader *l, size_t t, size_t i, void *buf, struct er
     };
     struct cut_tensor ct = checkpoint_cut_tensor(
         c, i, c->sharded || i < c->nweights ? c->tensor[i].dtype : DTYPE_F32);
+    const struct standin *standin = standin_of(c, i);
     uint64_t bytes;
     uint32_t crc;
     bool held;
 
+    if (standin)
+        return load_standin(l, i, standin, buf, err);
     if (l->part < 0)
         return checkpoint_copy(c, l->cut, i, ct.to, &to, NULL, NULL, NULL, err);
     if (cut_part_bytes(&bytes, &held, &to, 0, &ct, ct.to, err) < 0)

@@ -96,14 +96,17 @@ MUST_CHECK int checkpoint_open_files(struct checkpoint *c, int p, struct err *er
  * first: what was read of it may be of two states.  Shard files have checksums. */
 MUST_CHECK int checkpoint_unchanged(const struct checkpoint *c, struct err *err);
 
+/* The type in which loaders read tensor I of C. */
+enum dtype checkpoint_dtype(const struct checkpoint *c, size_t i);
 /* The permission bits common to all open weight files. */
 mode_t checkpoint_mode(const struct checkpoint *c);
 /* ERR_USAGE when replacing the output PATH would delete files of C. */
 MUST_CHECK int checkpoint_spares(const struct checkpoint *c, const char *path,
                                  struct err *err);
 
-/* From now on tensor I of C, which is not sharded, is BY, a tensor of the same shape in
- * the file PATH, whose type it has.  Call it before files are opened for reading. */
+/* From now on tensor I of C is BY, a tensor of the same shape in the file PATH, whose
+ * type it has: of a sharded C for loaders alone.  Call it before files are opened for
+ * reading. */
 MUST_CHECK int checkpoint_replace(struct checkpoint *c, size_t i,
                                   const struct tensor *by, const char *path,
                                   struct err *err);

@@ -672,12 +672,11 @@ static int replace(struct checkpoint *c, const struct adapter *a,
     size_t i = (size_t)c->model->tensor[saved->tensor].source;
     enum dtype type = c->tensor[i].dtype;
 
-    if (c->sharded || c->grown)
+    if (c->grown)
         return err_set(err, ERR_NO,
-                       "%s: tensor %s stands in place of the model's, which is %s: "
-                       "tp-shard merge --adapter makes a model of both",
-                       a->path, saved->by->name,
-                       c->sharded ? "sharded" : "given more rows");
+                       "%s: tensor %s stands in place of the model's, which is given "
+                       "more rows: tp-shard merge --adapter makes a model of both",
+                       a->path, saved->by->name);
     if (c->tensor[i].blocks ||
         (type != DTYPE_F32 && type != DTYPE_BF16 && type != DTYPE_F16))
         return err_set(err, ERR_NO,

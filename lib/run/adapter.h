@@ -35,7 +35,8 @@ void adapter_spec_clear(struct adapter_spec *s);
 MUST_CHECK int adapter_open(struct checkpoint *c, const struct adapter_spec *spec,
                             struct err *err);
 /* Puts the tensors that C's adapters have in place of the model's there
- * (modules_to_save).  ERR_NO: C is sharded, or its own are no plain numbers. */
+ * (modules_to_save).  ERR_NO: C has more rows than its files, or its own are no plain
+ * numbers. */
 MUST_CHECK int adapter_replace(struct checkpoint *c, struct err *err);
 /* What stands in place of tensor T of the model: sets *found, and reads its elements
  * [FIRST, FIRST + N) to TO, as f32. */

@@ -147,7 +147,7 @@ int held_find(struct held **out, const struct checkpoint *c,
     int ret;
 
     for (size_t i = 0; i < c->ntensors; i++)
-        stored[i] = c->tensor[i].dtype;
+        stored[i] = checkpoint_dtype(c, i);
     for (int i = 0; i < program->nweights && trained; i++)
         trained[i] = program_trains(program, i);
     ret = find_all(

@@ -302,7 +302,7 @@ static int load(struct weights *w, int i, struct packing *p, const struct checkp
         return load_packed(w, i, p, c, need, expected, err);
     if (t->source < 0)
         return err_set(err, ERR_INPUT, "tensor %s is missing", t->name);
-    dtype = c->tensor[t->source].dtype;
+    dtype = checkpoint_dtype(c, (size_t)t->source);
     if (p->held[i].foreign)
         return err_set(
             err, ERR_INPUT, "%s: tensor %s: cannot compute with type %s%s",
