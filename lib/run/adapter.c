@@ -782,35 +782,48 @@ static bool is_named(const struct model *m, size_t t, const char *list)
     return found;
 }
 
+/* Says why no tensor of M that can have an adapter is called ONE. */
+static int refuse_name(const struct model *m, const char *one, struct err *err)
+{
+    err_set(err, ERR_USAGE, "--lora: the model has no module called '%s'", one);
+    for (size_t t = 0; t < m->ntensors; t++) {
+        char *module = model_module_dup(m, t), *own = model_parameter_dup(m, t);
+
+        if (m->tensor[t].ndim == 3 && (is_listed(own, one) || is_listed(module, one)))
+            err_set(err, ERR_USAGE,
+                    "--lora: %s: all experts of a layer lie in one tensor, %s: give "
+                    "the end of this name with that of its module",
+                    one, own);
+        else if (str_ends(m->tensor[t].name, ".weight") && is_listed(module, one))
+            err_set(err, ERR_USAGE,
+                    "--lora: %s: more than one product reads its weight, or none does: "
+                    "it cannot have an adapter",
+                    one);
+        free(module);
+        free(own);
+    }
+    return -1;
+}
+
 /* Refuses a name of LIST that no adapted module has. */
 static int check_names(const struct adapter *a, const struct model *m, const char *list,
                        struct err *err)
 {
-    for (const char *p = list; *p;) {
+    int ret = 0;
+
+    for (const char *p = list; *p && ret == 0;) {
         size_t n = strcspn(p, ",");
         char *one = xstrndup(p, n);
-        bool found = false, other = false;
+        bool found = false;
 
         for (size_t i = a->first; i < m->nadapters && !found; i++)
             found = is_named(m, m->adapter[i].tensor, one);
-        for (size_t t = 0; t < m->ntensors && !found; t++) {
-            char *module = model_module_dup(m, t);
-
-            other |= str_ends(m->tensor[t].name, ".weight") && is_listed(module, one);
-            free(module);
-        }
         if (!found)
-            err_set(err, ERR_USAGE,
-                    other ? "--lora: %s: more than one product reads its weight, or "
-                            "none does: it cannot have an adapter"
-                          : "--lora: the model has no module called '%s'",
-                    one);
+            ret = refuse_name(m, one, err);
         free(one);
-        if (!found)
-            return -1;
         p += n + (p[n] == ',');
     }
-    return 0;
+    return ret;
 }
 
 /* The names that W asks for, or the family's: its symbol "lora". */
