@@ -56,6 +56,7 @@ unit_tests = \
     %D%/unit-serving \
     %D%/unit-space \
     %D%/unit-tcp \
+    %D%/unit-trainable \
     %D%/unit-verdict \
     %D%/unit-train
 check_PROGRAMS += $(unit_tests)

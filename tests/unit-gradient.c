@@ -674,48 +674,6 @@ static void try_dropped(const char *models, const char *name, struct shared *out
     free(path);
 }
 
-/* Encoders, and models of two stacks, that have no fixture, and why: an operation
- * without a derivative, or inputs that lines of training data have not. */
-static const struct {
-    const char *name, *why;
-} untrained[] = {
-    { "encoders/deberta", "'relate'" },
-    { "encoders/deberta-v2", "'relate'" },
-    { "encoders/xlnet", "'relate_xl'" },
-    { "encoders/funnel", "'relate_xl'" },
-    { "encoders/convbert", "'dynamic'" },
-    { "encoders/mobilebert", "'shift'" },
-    { "stacks/prophetnet", "'stream'" },
-    { "stacks/speech-to-text", "'unfold'" },
-    { "encoders/tapas", NULL /* types */ },
-    { "encoders/layoutlm", NULL /* boxes */ },
-    { "encoders/visual-bert", NULL /* rows */ },
-};
-
-static void try_untrained(const char *models, const char *name, const char *why)
-{
-    const struct program_options options = { .tail = TAIL_NLL, .reverse = true };
-    char *path = str_dupf("%s/../%s", models, name);
-    struct checkpoint_options plain = { 0 };
-    const int coord[MESH_NAXES] = { 0 };
-    struct program *p = NULL;
-    struct checkpoint *c;
-    struct err err = { 0 };
-    struct mesh mesh;
-
-    mesh_one(&mesh);
-    if (checkpoint_open(&c, path, &plain, &err) < 0) {
-        tap_ok(false, "%s: %s", name, err.text);
-    } else {
-        tap_ok(program_build(&p, c->model, &mesh, coord, &options, &err) < 0 &&
-                   err.kind == ERR_NO && strstr(err.text, why),
-               "%s is refused: %s has no derivative", name, why);
-        program_free(p);
-        checkpoint_close(c);
-    }
-    free(path);
-}
-
 static void try_model(const char *models, const struct line *line, size_t n,
                       struct shared *out)
 {
@@ -733,7 +691,8 @@ static void try_model(const char *models, const struct line *line, size_t n,
         free(path);
         return;
     }
-    job.encodes = !strncmp(line->name, "encoders/", 9);
+    job.encodes =
+        !strncmp(line->name, "encoders/", 9) || !strncmp(line->name, "heads/", 6);
     job.n = (size_t)(job.encodes ? read_own(path, ids) : read_ids(path, ids));
     job.nsource = job.encodes ? 0 : (size_t)read_list(path, "source_ids", source);
     for (size_t i = 0; i < sizeof(layouts) / sizeof(*layouts); i++)
@@ -770,9 +729,6 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < sizeof(dropped) / sizeof(*dropped); i++)
         if (argc < 2 || !strcmp(argv[1], dropped[i]))
             try_dropped(models, dropped[i], out);
-    for (size_t i = 0; i < sizeof(untrained) / sizeof(*untrained); i++)
-        if (untrained[i].why && (argc < 2 || !strcmp(argv[1], untrained[i].name)))
-            try_untrained(models, untrained[i].name, untrained[i].why);
     free(line);
     free(file);
     free(models);

@@ -5,7 +5,7 @@
 
 For each tensor of a checkpoint, that of the mean negative log-likelihood of all targets of the
 model's ids (expected.json), by PyTorch in float64 with eager attention.  NAME is that of a causal
-model; stacks/NAME of one of two stacks, whose ids the decoder reads; or encoders/NAME, whose targets
+model; stacks/NAME of one of two stacks, whose ids the decoder reads; or encoders/NAME or heads/NAME, whose targets
 follow from its head (targets()). A line of FILE
 (tests/data/gradients.tsv) has what tells one gradient from another, separated by tabs:
 
@@ -35,7 +35,7 @@ from safetensors.torch import load_file
 # of two stacks, and encoders with a head
 MORE = ["stacks/t5", "stacks/t5-gated", "stacks/bart", "stacks/bart-odd", "stacks/mbart", "stacks/plbart", "stacks/blenderbot",
         "stacks/blenderbot-small", "stacks/led", "stacks/bigbird-pegasus", "stacks/bigbird-pegasus-blocks", "stacks/umt5", "stacks/longt5", "stacks/marian",
-        "stacks/marian-odd", "stacks/pegasus", "stacks/m2m-100", "stacks/fsmt"]
+        "stacks/marian-odd", "stacks/pegasus", "stacks/m2m-100", "stacks/fsmt", "heads/t5-tags"]
 
 CARRIED = (".act_fn.beta", ".act_fn.eps")  # numbers of xIELU that are no weights
 data = os.path.join(here, "..", "data")
@@ -73,8 +73,8 @@ def loss_of_stack(model, name, how):
     return torch.nn.functional.cross_entropy(logits[:-1], ids[0, 1:])
 
 
-def loss_of_encoder(model, name, how):
-    path = os.path.join(data, "encoders", name)
+def loss_of_encoder(model, name, how, where):
+    path = os.path.join(data, where, name)
     with open(os.path.join(path, "ids")) as f:
         ids = [int(x) for x in f.read().split(",")]
     more = {}
@@ -102,10 +102,11 @@ def gradients(name):
     where, _, base = name.rpartition("/")
     after, how = None, {}
     with tempfile.TemporaryDirectory() as tmp:
-        if where == "encoders":
-            kind = encoders.MODELS[base][0]
+        if where in ("encoders", "heads"):
+            with open(os.path.join(data, name, "config.json")) as f:
+                kind = json.load(f)["architectures"][0]
             shutil.copytree(os.path.join(data, name), tmp, dirs_exist_ok=True)
-            loss_of, how = loss_of_encoder, {"attn": None if kind.startswith("Longformer") else "eager",
+            loss_of, how = (lambda *a: loss_of_encoder(*a, where)), {"attn": None if kind.startswith("Longformer") else "eager",
                                              "wide": torch.float32 if kind.startswith("XLNet") else torch.float64}
         else:
             kind, _, how, after = (models.STACKS if where else models.MODELS)[base]
