@@ -127,6 +127,31 @@ judged heads/mistral-tags tags --dp 2
 judged "models/bert-classify labels" multi-label --tp 2
 judged encoders/bert-choice choice --pp 2
 
+# ---- memory ----
+
+while IFS='|' read -r loss name layout more; do
+    of=$data/labelled/$(echo "${name##*/}" | tr ' ' -).jsonl
+    # shellcheck disable=SC2086 # words are wanted
+    tp-run train -q --report-memory --data "$of" --loss $loss --pack none --seq 24 --steps 1 --global-batch 4 --micro-batch 2 --threads 1 \
+        --save-every 0 $layout "$data/${name% *}" 2>&1 > out | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -u > kept
+    # shellcheck disable=SC2086 # words are wanted
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 2 $layout --schedule 1f1b --loss $loss $more \
+        --threads 1 --dropout --json "$data/${name% *}" | tr '{' '\n' | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -u > foretold
+    ok "mem-estimate foretells each rank's bytes of $loss on $layout" sh -c "test -s kept && cmp kept foretold"
+done << 'end'
+distill|models/llama-groups distill|--sp 2|
+orpo|models/llama-groups orpo|--tp 2|
+reward|heads/gemma2-score reward|--pp 2|
+choice|encoders/bert-choice|--tp 1|--choices 3
+end
+run tp-run train -n -q --data "$data/labelled/llama-groups-distill.jsonl" --loss distill --seq 24 --micro-batch 2 "$data/models/llama-groups"
+out_has ", 24.56 KiB for the loss" "a dry run tells what a loss of logits has, 48 rows of 131 numbers"
+run mem-estimate train --framework tp-run --choices 3 "$data/encoders/bert-answers/config.json"
+status_is 2 "only choices have a number"
+err_has "--choices 3: are of --loss choice" "which is said"
+run mem-estimate train --loss dpo "$data/encoders/bert-answers/config.json"
+err_has "--loss dpo: is of --framework=tp-run" "a loss is that of tp-run"
+
 # ---- two texts ----
 
 # joined NAME - its model with the tokenizer of its samples is joined

@@ -358,6 +358,30 @@ static int set_recompute(struct memory_options *m, const struct request_options 
     return 0;
 }
 
+/* The loss of tp-run train, by default that of the model's head. */
+static int set_loss(struct request *r, const struct request_options *o, struct err *err)
+{
+    enum { CHOICES = 4 };
+    const enum loss_kind kind =
+        o->loss ? (enum loss_kind)(o->loss - 1) : losses_usual(r->summary.model);
+    struct memory_options *m = &r->memory;
+
+    if (o->choices && kind != LOSS_CHOICE)
+        return err_set(err, ERR_USAGE, "--choices %d: are of --loss choice",
+                       o->choices);
+    if (m->framework != FRAMEWORK_TP_RUN || !m->train)
+        return 0;
+    m->logits = loss_table[kind].rows;
+    m->loss = losses_room(kind);
+    m->documents = (uint64_t)loss_table[kind].documents;
+    if (kind == LOSS_CHOICE) {
+        m->documents = o->choices ? (uint64_t)o->choices : CHOICES;
+        if (!o->choices)
+            assume(r, "choices", "%d choices of a text", CHOICES);
+    }
+    return 0;
+}
+
 static int set_training(struct request *r, const struct request_options *o,
                         struct err *err)
 {
@@ -392,7 +416,7 @@ static int set_training(struct request *r, const struct request_options *o,
         return err_set(err, ERR_USAGE,
                        "--%s: an adapter alone is trained, and all else is frozen",
                        o->freeze ? "freeze" : "train-only");
-    if (set_recompute(m, o, err) < 0)
+    if (set_recompute(m, o, err) < 0 || set_loss(r, o, err) < 0)
         return -1;
     if (m->zero > 3)
         return err_set(err, ERR_USAGE, "--zero %d: no stage above 3", m->zero);
@@ -680,6 +704,8 @@ static const char *foreign_option(const struct request_options *o, bool train)
         { o->dropout, "dropout" },
         { o->sequence_parallel, "sequence-parallel" },
         { o->sp_mode, "sp-mode" },
+        { o->loss, "loss" },
+        { o->choices, "choices" },
         { o->etp > 0, "etp" },
         { o->lora, "lora" },
         { o->freeze, "freeze" },
@@ -709,7 +735,8 @@ static bool is_detailed(const struct request_options *o)
                   o->lora || o->freeze || o->only;
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
-                  o->cache_tokens || o->threads || o->backend_given || o->sp_mode;
+                  o->cache_tokens || o->threads || o->backend_given || o->sp_mode ||
+                  o->loss;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
@@ -728,6 +755,9 @@ static int check_engine(const struct request_options *o, struct err *err)
     if (o->sp_mode && other)
         return err_set(err, ERR_USAGE, "--sp-mode %s: is of --framework=tp-run",
                        o->sp_mode);
+    if (o->loss && other)
+        return err_set(err, ERR_USAGE, "--loss %s: is of --framework=tp-run",
+                       loss_choices[o->loss]);
     if (o->backend_given && other)
         return err_set(err, ERR_USAGE, "--backend %s: is of --framework=tp-run",
                        backend_names[o->backend]);

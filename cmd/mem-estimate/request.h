@@ -9,6 +9,7 @@
 #include "lib/estimate/measured.h"
 #include "lib/estimate/memory.h"
 #include "lib/pipe/order.h"
+#include "lib/train/losses.h"
 
 /* The options as given. */
 struct request_options {
@@ -22,6 +23,7 @@ struct request_options {
     uint64_t seq, gpu_memory, runtime;
     int schedule, model_chunks, framework, balance, backend;
     const char *stages;
+    int loss, choices; /* of loss_choices; texts of a choice */
     int optimizer, master, offload, flash;
     bool sequence_parallel, fused_loss, dropout, eager, dora;
     bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
@@ -122,6 +124,8 @@ extern const char *const weight_words[], *const float_words[], *const cache_word
                     NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "fused-loss", &(r).fused_loss, NULL, NULL, NULL, NULL),  \
         REQUEST_ROW(OPT_FLAG, "dropout", &(r).dropout, NULL, NULL, NULL, NULL),        \
+        REQUEST_ROW(OPT_CHOICE, "loss", &(r).loss, "NAME", NULL, loss_choices, NULL),  \
+        REQUEST_ROW(OPT_COUNT, "choices", &(r).choices, "N", NULL, NULL, NULL),        \
         REQUEST_ROW(OPT_STRING, "sp-mode", &(r).sp_mode, "MODE", NULL, NULL, NULL),    \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
                     NULL, NULL)

@@ -1017,12 +1017,26 @@ static void count_bytes(const struct train *t, const struct program *p,
               state - *host;
 }
 
+/* Of a micro-batch: its tokens, and its documents. */
+static size_t tokens_of(const struct train *t)
+{
+    return (size_t)t->o.micro * (size_t)t->o.seq;
+}
+
+static size_t documents_of(const struct train *t)
+{
+    const size_t most = train_documents_most(t);
+
+    return (size_t)t->o.micro * (most ? most : 1);
+}
+
 static int print_plan(const struct request *r, struct err *err)
 {
     const struct train *t = &r->t;
     const struct session *s = t->session;
     const struct train_options *o = &t->o;
     const int dp = s->mesh.size[MESH_DP];
+    const struct comm first = { .size = s->mesh.size[MESH_SP] };
     uint64_t tokens = data_tokens(t->data);
     struct program_options reverse = options_of(t);
     char size[32];
@@ -1037,7 +1051,7 @@ static int print_plan(const struct request *r, struct err *err)
            s->machine.ops->name);
     for (int i = 0; i < t->staged.size[MESH_PP]; i++) {
         const int coord[MESH_NAXES] = { [MESH_PP] = i };
-        uint64_t all = 0, n = 0, bytes, device, host;
+        uint64_t all = 0, n = 0, bytes, device, host, room;
         struct program *p;
 
         if (program_build(&p, s->checkpoint->model, &t->staged, coord, &reverse, err) <
@@ -1049,9 +1063,9 @@ static int print_plan(const struct request *r, struct err *err)
             all += some;
             n += program_trains(p, k) ? some : 0;
         }
-        bytes =
-            trainer_arena(p, s->machine.across, (size_t)o->micro * (size_t)o->seq,
-                          (size_t)o->micro * train_source_most(t), (size_t)o->micro);
+        bytes = trainer_arena(p, s->machine.across, tokens_of(t),
+                              (size_t)o->micro * train_source_most(t), documents_of(t));
+        room = trainer_room(p, t->loss, tokens_of(t), documents_of(t), &first);
         count_bytes(t, p, &device, &host);
         program_free(p);
         printf("stage %d:   %" PRIu64 " weights a rank", i, all);
@@ -1064,7 +1078,8 @@ static int print_plan(const struct request *r, struct err *err)
         if (host)
             printf(", %s for the optimizer in memory of the host",
                    str_human(size, host));
-        printf(", %s for each micro-batch in flight\n", str_human(size, bytes));
+        printf(", %s for each micro-batch in flight", str_human(size, bytes));
+        printf(room ? ", %s for the loss\n" : "\n", str_human(size, room));
     }
     printf("step:      %d samples of up to %" PRIu64
            " tokens, in %d micro-batches of %d"

@@ -187,6 +187,8 @@ void train_loss_clear(struct data_options *o);
 void train_loss_classes(struct data_options *o, const struct train *t);
 /* Tokens of the longest source of T's samples. */
 size_t train_source_most(const struct train *t);
+/* The most documents of a sample with labels; or 0. */
+size_t train_documents_most(const struct train *t);
 
 /* ---- trainfrom.c ---- */
 

@@ -145,6 +145,14 @@ static void find_source(struct data_options *o, const struct train *t)
     o->source_most = model_number(m, "source_context", &x) ? (size_t)x : 0;
 }
 
+size_t train_documents_most(const struct train *t)
+{
+    const size_t a = data_documents_most(t->data);
+    const size_t b = t->eval ? data_documents_most(t->eval) : 0;
+
+    return a > b ? a : b;
+}
+
 size_t train_source_most(const struct train *t)
 {
     const size_t a = data_source_most(t->data);

@@ -437,11 +437,11 @@ static int run_steps(struct work *w, struct err *err)
  * what is offloaded. */
 static double count_bytes(const struct trainer *t)
 {
-    static const char *const parts[] = { "weights",        "gathered_weights",
-                                         "gradients",      "optimizer",
-                                         "gradient_sums",  "activations",
-                                         "exchange",       "kv_cache",
-                                         "optimizer_room", "expert_rows" };
+    static const char *const parts[] = {
+        "weights",        "gathered_weights", "gradients", "optimizer",
+        "gradient_sums",  "activations",      "exchange",  "kv_cache",
+        "optimizer_room", "expert_rows",      "loss"
+    };
     struct ledger list = { 0 };
     uint64_t bytes = 0;
 
@@ -477,6 +477,7 @@ static int open_work(struct work *w, struct err *err)
     const struct trainer_options options = {
         .length = (size_t)o->seq,
         .source = train_source_most(t),
+        .documents = train_documents_most(t),
         .micro_batch = o->micro,
         .global = o->global,
         .table = t->table,

@@ -15,6 +15,7 @@
 #include "lib/pipe/order.h"
 #include "lib/program/recompute.h"
 #include "lib/reshard/summary.h"
+#include "lib/run/lossroom.h"
 
 enum memory_category {
     MEMORY_WEIGHTS,
@@ -121,6 +122,9 @@ struct memory_options {
     uint64_t lora_rank; /* 0: no LoRA */
     const char *lora_targets, *lora_saved, *freeze, *only;
     bool dora;
+    bool logits;                  /* of tp-run: the loss is one of logits, */
+    enum lossroom loss;           /* for which there is this room, */
+    uint64_t documents;           /* and a sample has so many; 0: one */
     struct training_cache *cache; /* reused by a search (training.h), or NULL */
     uint64_t runtime;             /* bytes of MEMORY_RUNTIME */
     double fragmentation; /* fraction of activations, logits, buffers and messages */

@@ -29,6 +29,11 @@ bool reversed_applies(const struct memory_options *o)
            !o->sequence_parallel && !o->eager;
 }
 
+static uint64_t documents_of(const struct memory_options *o)
+{
+    return o->documents ? o->documents : 1;
+}
+
 /* Micro-batches in flight on stage S. */
 static uint64_t in_flight(const struct memory_options *o, int s)
 {
@@ -115,7 +120,7 @@ static const struct program *program_at(struct reversed_programs *known,
 {
     const struct recompute_plan plan = { o->recompute, o->recompute_layers };
     const bool rounds = o->compute_bytes == sizeof(uint16_t);
-    const struct program_options options = { .tail = TAIL_NLL,
+    const struct program_options options = { .tail = o->logits ? TAIL_LOGITS : TAIL_NLL,
                                              .reverse = true,
                                              .training = true,
                                              .rounded = rounds && !o->half,
@@ -201,7 +206,7 @@ static int add_engine(struct ledger *list, const struct program *p,
                       struct err *err)
 {
     const size_t tokens = (size_t)(o->micro_batch * o->seq);
-    const size_t texts = (size_t)o->micro_batch;
+    const size_t texts = (size_t)(o->micro_batch * documents_of(o));
     const struct engine_limits limits = { .tokens = tokens,
                                           .segments = texts,
                                           .sequences = texts,
@@ -388,9 +393,12 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
                      struct err *err)
 {
     const bool shares = o->mesh.size[MESH_SP] > 1 || o->mesh.size[MESH_EP] > 1;
-    uint64_t most[ROWS_MOST] = { [ROWS_TOKENS] = o->micro_batch * o->seq,
-                                 [ROWS_SOURCE] = o->micro_batch * o->seq,
-                                 [ROWS_ONE] = o->micro_batch };
+    const uint64_t tokens = o->micro_batch * o->seq,
+                   texts = o->micro_batch * documents_of(o);
+    uint64_t most[ROWS_MOST] = {
+        [ROWS_TOKENS] = tokens, [ROWS_SOURCE] = tokens, [ROWS_ONE] = texts
+    };
+    const int sp = o->mesh.size[MESH_SP];
     struct tally *const sum = sums->of, *const host = &sums->host;
     uint64_t *offset, arena = 0, weights = 0, beside = 0, kernels;
     struct ledger list = { 0 };
@@ -467,6 +475,10 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
         tally_add(&sum[MEMORY_ACTIVATIONS], arena);
         tally_add(&sum[MEMORY_WORKING], beside);
     }
+    tally_add(&sum[MEMORY_WORKING],
+              sizeof(float) *
+                  lossroom_numbers(p, o->loss, tokens, texts, sp, coord[MESH_SP],
+                                   (tokens + (uint64_t)sp - 1) / (uint64_t)sp));
     sums->over |= !ok;
     return 0;
 }

@@ -21,6 +21,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/held.c %D%/held.h \
     %D%/launch.c %D%/launch.h \
     %D%/link.c %D%/link.h \
+    %D%/lossroom.c %D%/lossroom.h \
     %D%/pick.c %D%/pick.h \
     %D%/plan.c %D%/plan.h \
     %D%/processors.c %D%/processors.h \

@@ -278,6 +278,18 @@ size_t data_source_most(const struct data *d)
     return most;
 }
 
+size_t data_documents_most(const struct data *d)
+{
+    size_t most = d->labelled ? labelled_documents_most(d->labelled) : 0;
+
+    for (size_t s = 0; d->source && s < d->blend.n; s++) {
+        const size_t one = data_documents_most(d->source[s]);
+
+        most = one > most ? one : most;
+    }
+    return most;
+}
+
 size_t data_sources(const struct data *d)
 {
     return d->source ? d->blend.n : 0;

@@ -99,9 +99,10 @@ MUST_CHECK int data_check(struct data *d,
                           void (*see)(void *arg, uint64_t done, uint64_t all),
                           void *arg, struct err *err);
 
-uint64_t data_samples(const struct data *d);   /* per epoch; at least 1 */
-uint64_t data_tokens(const struct data *d);    /* in all files, including end ids */
-size_t data_source_most(const struct data *d); /* tokens of the longest source */
+uint64_t data_samples(const struct data *d);      /* per epoch; at least 1 */
+uint64_t data_tokens(const struct data *d);       /* in all files, including end ids */
+size_t data_source_most(const struct data *d);    /* tokens of the longest source */
+size_t data_documents_most(const struct data *d); /* of a sample with labels; or 0 */
 
 /* Fills OUT with the samples [FIRST, FIRST + N) of the endless sequence of epochs; each
  * epoch has its own order.  Of a mixture, epochs are those of each source, and what

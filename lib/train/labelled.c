@@ -23,7 +23,7 @@ struct labelled {
         bool typed; /* it has types */
         struct squad_text *quoted;
     } * entry; /* [samples] */
-    size_t samples, entry_cap, source_most;
+    size_t samples, entry_cap, source_most, documents_most;
     uint64_t cut, left; /* samples that were too long; their tokens that are not here */
     bool counts;        /* a label is one, not -1 */
 };
@@ -46,6 +46,8 @@ static void add_starts(struct labelled *l, const struct texts_document *d,
 {
     e->start = l->starts;
     e->documents = d->parts ? d->parts : 1;
+    if (e->documents > l->documents_most)
+        l->documents_most = e->documents;
     l->start =
         xgrow(l->start, &l->start_cap, l->starts + e->documents, sizeof(*l->start));
     for (size_t p = 0; p < e->documents; p++)
@@ -212,6 +214,11 @@ void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens)
 {
     *samples = l->cut;
     *tokens = l->left;
+}
+
+size_t labelled_documents_most(const struct labelled *l)
+{
+    return l->documents_most;
 }
 
 size_t labelled_source_most(const struct labelled *l)

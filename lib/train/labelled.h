@@ -34,6 +34,8 @@ uint64_t labelled_tokens(const struct labelled *l);
 bool labelled_counts(const struct labelled *l);
 /* Samples that were too long, and the tokens that were left out of them. */
 void labelled_cut(const struct labelled *l, uint64_t *samples, uint64_t *tokens);
+/* The most documents of a sample. */
+size_t labelled_documents_most(const struct labelled *l);
 /* The longest source of a sample. */
 size_t labelled_source_most(const struct labelled *l);
 

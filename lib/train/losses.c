@@ -318,6 +318,7 @@ const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_DPO] = { .name = "dpo",
                    .labels = LABELS_PAIR,
                    .counted = "pair",
+                   .documents = 2,
                    .beta = 0.1,
                    .tokens = dpo,
                    .task = "CAUSAL_LM",
@@ -344,12 +345,14 @@ const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_REWARD] = { .name = "reward",
                       .labels = LABELS_TEXTS,
                       .counted = "pair",
+                      .documents = 2,
                       .rows = of_reward,
                       .task = "SEQ_CLS",
                       .heads = { "classify", "scored" } },
     [LOSS_ORPO] = { .name = "orpo",
                     .labels = LABELS_TEXTS,
                     .counted = "pair",
+                    .documents = 2,
                     .beta = 0.1,
                     .tokens = orpo,
                     .task = "CAUSAL_LM",
@@ -362,6 +365,7 @@ const struct loss_info loss_table[LOSS_KINDS] = {
     [LOSS_KTO] = { .name = "kto",
                    .labels = LABELS_JUDGED,
                    .counted = "answer",
+                   .documents = 2,
                    .beta = 0.1,
                    .distance = true,
                    .tokens = kto,
@@ -431,6 +435,29 @@ bool losses_fit(enum loss_kind kind, const struct model *m, bool causal)
     for (size_t i = 0; head[i]; i++)
         found |= holds(m, head[i], false);
     return found;
+}
+
+enum lossroom losses_room(enum loss_kind kind)
+{
+    const struct loss_info *loss = &loss_table[kind];
+
+    return loss->tokens  ? LOSSROOM_TOKEN
+           : !loss->rows ? LOSSROOM_NONE
+           : loss->each  ? LOSSROOM_ROWS
+                         : LOSSROOM_TEXT;
+}
+
+enum loss_kind losses_usual(const struct model *m)
+{
+    double labels = 0;
+
+    (void)model_number(m, "labels", &labels);
+    return holds(m, "answers", false)   ? LOSS_SPAN
+           : holds(m, "choices", false) ? LOSS_CHOICE
+           : labels > 0 && labels < 2 &&
+                   (holds(m, "classify", false) || holds(m, "scored", false))
+               ? LOSS_VALUES
+               : LOSS_NEXT;
 }
 
 int losses_find(enum loss_kind *kind, const struct model *m, bool causal,

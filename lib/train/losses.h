@@ -16,6 +16,7 @@
 
 #include "lib/base/err.h"
 #include "lib/model/model.h"
+#include "lib/run/lossroom.h"
 
 enum loss_kind {
     LOSS_NEXT,   /* of the token after each token */
@@ -95,6 +96,7 @@ struct loss_info {
     bool by_token; /* with one of these two functions: it is tokens, not samples */
     bool each;     /* .rows reads the rows of all tokens */
     bool distance; /* the second documents of all samples are to tell .kl first */
+    int documents; /* of a sample; 0: one, or as the data have it */
     double beta;   /* what it is unless given; 0 also of losses without one */
     /* Returns the loss of a sample, and sets BY[n] to its derivative by each likelihood
      * (it is 0 before).  NULL: the loss is the sum of likelihoods. */
@@ -108,6 +110,11 @@ struct loss_info {
                            * holds; the last is NULL */
 };
 extern const struct loss_info loss_table[LOSS_KINDS];
+/* What KIND needs beside the program. */
+enum lossroom losses_room(enum loss_kind kind);
+/* The loss of M's head, as far as its memory depends on it; without a head LOSS_NEXT.
+ */
+enum loss_kind losses_usual(const struct model *m);
 /* Their names, behind "auto". */
 extern const char *const loss_choices[];
 

@@ -46,12 +46,36 @@ static struct engine_limits limits_of(const struct trainer *t, size_t segments)
 
 static void close_engines(struct trainer_stage *s)
 {
+    free(s->room);
+    s->room = NULL;
+    s->rooms = 0;
     for (int i = 0; i < s->in_flight && s->engine; i++) {
         engine_free(s->engine[i]);
         s->engine[i] = NULL;
     }
     engine_free(s->scorer);
     s->scorer = NULL;
+}
+
+uint64_t trainer_room(const struct program *p, enum loss_kind loss, size_t tokens,
+                      size_t segments, const struct comm *sequence)
+{
+    const size_t size = (size_t)sequence->size;
+
+    return sizeof(float) * lossroom_numbers(p, losses_room(loss), tokens, segments,
+                                            sequence->size, sequence->rank,
+                                            (tokens + size - 1) / size);
+}
+
+/* Makes the room of S's loss. */
+static int open_room(const struct trainer *t, struct trainer_stage *s, struct err *err)
+{
+    const struct trainer_options *o = &t->options;
+
+    s->rooms = trainer_room(s->program, o->loss, (size_t)o->micro_batch * o->length,
+                            t->segments, t->groups.sequence);
+    s->room = s->rooms ? mem_alloc(s->rooms, "the loss", err) : NULL;
+    return s->rooms && !s->room ? -1 : 0;
 }
 
 /* Opens engines for micro-batches of up to SEGMENTS documents; none may be in
@@ -66,6 +90,8 @@ static int open_engines(struct trainer *t, size_t segments, struct err *err)
     for (int k = 0; k < t->nstages; k++) {
         struct trainer_stage *s = &t->stage[k];
 
+        if (open_room(t, s, err) < 0)
+            return -1;
         for (int i = 0; i < s->in_flight; i++) {
             if (engine_open(&s->engine[i], s->program, t->ops, t->device,
                             s->parameters.matrix, &s->groups, &limits, err) < 0)
@@ -144,7 +170,10 @@ static int make_engines(struct trainer *t, struct err *err)
         for (int i = 0; i < s->in_flight; i++)
             s->holds[i] = -1;
     }
-    return open_engines(t, (size_t)t->options.micro_batch, err);
+    return open_engines(t,
+                        (size_t)t->options.micro_batch *
+                            (t->options.documents ? t->options.documents : 1),
+                        err);
 }
 
 /* Number of documents in a sample. */
@@ -644,14 +673,14 @@ static int add_tokens(const struct trainer *t, const struct trainer_stage *own,
     const struct loss_info *loss = &loss_table[t->options.loss];
     size_t rows, at = 0;
     const float *nll;
-    float *weight;
+    float *weight = own->room;
     int ret = 0;
 
     if (!engine_has_output(e, 0))
         return e == own->scorer ? 0 : engine_weigh(e, NULL, 0, err);
     if (engine_output(e, 0, &nll, &rows, err) < 0)
         return -1;
-    weight = xcalloc(rows + 1, sizeof(*weight));
+    memset(weight, 0, rows * sizeof(*weight));
     for (size_t i = 0; i < n; at += sample[i++].n) {
         const struct sample *s = &sample[i];
         const struct loss_tokens one = { .nll = nll + at,
@@ -668,7 +697,6 @@ static int add_tokens(const struct trainer *t, const struct trainer_stage *own,
     }
     if (e != own->scorer)
         ret = engine_weigh(e, weight, rows, err);
-    free(weight);
     return ret;
 }
 
@@ -707,7 +735,7 @@ static int add_rows(const struct trainer *t, const struct trainer_stage *own,
     const struct value *v = &own->program->value[own->program->output[0].value];
     const bool texts = v->rows == ROWS_ONE, each = loss->each;
     const size_t cols = (size_t)v->whole_cols;
-    float *d, *part = NULL, *from = NULL;
+    float *const d = own->room, *part, *from;
     const float *x;
     size_t rows, at = 0;
     double ignored = 0;
@@ -719,14 +747,9 @@ static int add_rows(const struct trainer *t, const struct trainer_stage *own,
         sum = &ignored;
     if (engine_output(e, 0, &x, &rows, err) < 0)
         return -1;
-    d = mem_alloc((uint64_t)rows * cols * sizeof(*d) + 1, "gradients of logits", err);
-    if (!d)
-        return -1;
     memset(d, 0, rows * cols * sizeof(*d));
-    if (!each) {
-        part = xmalloc((rows * cols + 1) * sizeof(*part));
-        from = xmalloc((rows * cols + 1) * sizeof(*from));
-    }
+    part = d + rows * cols;
+    from = part + t->segments * cols;
     for (size_t i = 0; i < n; i++) {
         const struct sample *s = &sample[i];
         struct loss_rows one = { .logits = each ? x + at * cols : from,
@@ -747,9 +770,6 @@ static int add_rows(const struct trainer *t, const struct trainer_stage *own,
     }
     if (e != own->scorer)
         ret = engine_give(e, d, err);
-    free(d);
-    free(part);
-    free(from);
     return ret;
 }
 
@@ -1391,6 +1411,8 @@ void trainer_memory(const struct trainer *t, struct ledger *list)
         wholes_memory(s->wholes, list);
         rounded_memory(&s->rounded, list);
         gradients_memory(&s->gradients, list);
+        ledger_add(list, "loss", t->ops->host_memory ? LEDGER_DEVICE : LEDGER_HOST,
+                   s->rooms);
         for (int i = 0; i < s->in_flight; i++)
             engine_memory(s->engine[i], list);
         if (s->scorer)

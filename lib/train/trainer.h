@@ -45,6 +45,7 @@ struct trainer_terms {
 struct trainer_options {
     size_t length;           /* of a sample, at most, */
     size_t source;           /* and of its source; 0: the model reads none */
+    size_t documents;        /* of a sample, at most; 0: not known */
     int micro_batch, global; /* samples; global = micro_batch * micro-batches of a
                               * replica * dp */
     enum order order;        /* of the pipeline's passes, */
@@ -98,6 +99,8 @@ struct trainer_stage {
     struct engine **engine; /* [in_flight] */
     int *holds;             /* [in_flight]: its micro-batch, or -1 */
     int in_flight;
+    float *room;    /* [lossroom_numbers]: of the loss */
+    uint64_t rooms; /* its bytes */
 };
 
 struct trainer {
@@ -173,6 +176,9 @@ MUST_CHECK int trainer_evaluate(struct trainer *t, const struct sample *sample,
  * ACROSS of them divide heads (sequence.h). */
 uint64_t trainer_arena(const struct program *p, int across, size_t tokens,
                        size_t sources, size_t segments);
+/* Bytes of the host for LOSS on the stage of P, on rank SEQUENCE of sp. */
+uint64_t trainer_room(const struct program *p, enum loss_kind loss, size_t tokens,
+                      size_t segments, const struct comm *sequence);
 /* Matrices of which this rank has parts of blocks in codes (wholes_divided). */
 int trainer_divided(const struct trainer *t);
 /* Adds what this rank has allocated: parameters, gradients, engines, kernels. */
