@@ -856,6 +856,8 @@ static int set_trained(struct train *t, struct err *err)
     const struct train_options *o = &t->o;
     struct model *m = s->checkpoint->model;
 
+    if (o->terms.bias_speed > 0)
+        frozen_release_buffers(m);
     if (set_adapter(t, err) < 0)
         return -1;
     if (s->checkpoint->adapter && (o->freeze || o->only))

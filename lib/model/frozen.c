@@ -21,6 +21,12 @@ bool frozen_is_called(const struct model_tensor *t, const char *name, size_t n)
            is_part(t->name, name, n);
 }
 
+void frozen_release_buffers(struct model *m)
+{
+    for (size_t i = 0; i < m->ntensors; i++)
+        m->tensor[i].frozen &= !m->tensor[i].buffer;
+}
+
 int frozen_names(struct model *m, const char *option, const char *list, bool is,
                  struct err *err)
 {
