@@ -38,9 +38,9 @@ same() {
 }
 
 train --eval-data held.jsonl --eval-every 2 --log one "$model"
-for how in "--sp 2" "--sp 3 --dp 2" "--sp 2 --tp 2 --pp 2 --micro-batch 2" "--sp 2 --dp 2 --zero 3 --hsdp 1" \
+for how in "--sp 2" "--sp 3 --dp 2 --pipeline interleaved" "--sp 2 --tp 2 --pp 2 --micro-batch 2" "--sp 2 --dp 2 --zero 3 --hsdp 1" \
     "--sp 2 --dp 2 --zero 2" \
-    "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2 --zero 1" "--sp 2 --sp-mode ring --tp 2 --pp 2 --micro-batch 2"; do
+    "--sp 3 --sp-mode ring" "--sp 4 --sp-mode ulysses=2 --zero 1" "--sp 2 --sp-mode ring --tp 2 --pp 2 --micro-batch 2 --pipeline zb-h1"; do
     rm -f other
     # shellcheck disable=SC2086
     train --eval-data held.jsonl --eval-every 2 --log other $how "$model"
@@ -101,7 +101,7 @@ mix() {
 }
 rm -f one
 mix --log one
-for how in "--ep 2" "--ep 2 --dp 2 --zero 3" "--ep 2 --tp 2 --sp 2" "--ep 2 --pp 2 --sp 2 --sp-mode ring --zero 2"; do
+for how in "--ep 2" "--ep 2 --dp 2 --zero 3" "--ep 2 --tp 2 --sp 2 --pipeline zb-v" "--ep 2 --pp 2 --sp 2 --sp-mode ring --zero 2 --pipeline zb-h2"; do
     rm -f other
     # shellcheck disable=SC2086
     mix --log other $how

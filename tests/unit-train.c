@@ -21,7 +21,7 @@
 #include "lib/train/trainer.h"
 #include "tests/tap.h"
 
-enum { STEPS = 6, GLOBAL = 12, MOST = 16, SUMS = 4, RANKS = 8, SHARED = 1 << 22 };
+enum { STEPS = 6, GLOBAL = 12, MOST = 16, SUMS = 4, RANKS = 16, SHARED = 1 << 22 };
 
 static double sign(uint64_t i, unsigned k)
 {
@@ -410,7 +410,7 @@ struct job {
     struct checkpoint *c;
     struct mesh mesh;
     enum order order;
-    int threads;
+    int threads, across;
     int pad; /* the padding token, which samples have; -1: they have none */
     struct optimizer_options optimizer;
     int zero;
@@ -457,7 +457,7 @@ static int open_noting(struct device **out, int threads, int local, struct err *
     return backend_cpu.open(out, threads, 0, err);
 }
 
-static int count_eight(void)
+static int count_all(void)
 {
     return RANKS;
 }
@@ -494,6 +494,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     struct runner_machine machine = {
         .ops = &noting,
         .threads = job->threads,
+        .across = job->across,
         .local = world->size - world->rank /* in the reverse order */
     };
     int32_t ids[GLOBAL][MOST], targets[GLOBAL][MOST];
@@ -502,7 +503,7 @@ static int run_rank(void *arg, struct comm *world, struct err *err)
     double vocab;
 
     noting.open = open_noting;
-    noting.count = count_eight;
+    noting.count = count_all;
     noting.usable = all_usable;
     if (trainer_open(&t, job->c, &job->mesh, &machine, world, &options, err) < 0)
         return -1;
@@ -632,18 +633,31 @@ static const struct layout {
     const char *name;
     int tp, dp, pp, threads;
     enum order order;
-    int same_as; /* layout that has the same bits, or -1 */
-    bool pads;   /* models with padding are trained on it too, */
-    bool wholes; /* and by optimizers of whole tensors, which replicas share */
+    int same_as;        /* layout that has the same bits, or -1 */
+    bool pads;          /* models with padding are trained on it too, */
+    bool wholes;        /* and by optimizers of whole tensors, which replicas share */
+    int sp, across, ep; /* 0: 1; all ranks of sp exchange heads; 1 */
+    bool costly;        /* with LONG alone */
 } layouts[] = {
-    { "one rank", 1, 1, 1, 1, ORDER_GPIPE, -1, true, true },
-    { "three threads", 1, 1, 1, 3, ORDER_GPIPE, 0, false, true },
-    { "tp 2", 2, 1, 1, 1, ORDER_GPIPE, -1, true, false },
-    { "tp 3", 3, 1, 1, 1, ORDER_GPIPE, -1, false, true },
-    { "dp 2", 1, 2, 1, 1, ORDER_GPIPE, -1, false, false },
-    { "pp 2, gpipe", 1, 1, 2, 1, ORDER_GPIPE, -1, false, false },
-    { "pp 2, 1f1b", 1, 1, 2, 1, ORDER_1F1B, 5, true, false },
-    { "tp 2 dp 2 pp 2", 2, 2, 2, 1, ORDER_1F1B, -1, false, true },
+    { "one rank", 1, 1, 1, 1, ORDER_GPIPE, -1, true, true, 1, 0, 1, false },
+    { "three threads", 1, 1, 1, 3, ORDER_GPIPE, 0, false, true, 1, 0, 1, false },
+    { "tp 2", 2, 1, 1, 1, ORDER_GPIPE, -1, true, false, 1, 0, 1, false },
+    { "tp 3", 3, 1, 1, 1, ORDER_GPIPE, -1, false, true, 1, 0, 1, false },
+    { "dp 2", 1, 2, 1, 1, ORDER_GPIPE, -1, false, false, 1, 0, 1, false },
+    { "pp 2, gpipe", 1, 1, 2, 1, ORDER_GPIPE, -1, false, false, 1, 0, 1, false },
+    { "pp 2, 1f1b", 1, 1, 2, 1, ORDER_1F1B, 5, true, false, 1, 0, 1, false },
+    { "tp 2 dp 2 pp 2", 2, 2, 2, 1, ORDER_1F1B, -1, false, true, 1, 0, 1, false },
+    { "sp 2", 1, 1, 1, 1, ORDER_GPIPE, -1, false, false, 2, 0, 1, false },
+    { "ep 2", 1, 1, 1, 1, ORDER_GPIPE, -1, false, false, 1, 0, 2, false },
+    { "sp 2, a ring", 1, 1, 1, 1, ORDER_GPIPE, -1, false, false, 2, 1, 1, true },
+    { "tp 2 sp 2 pp 2, a ring", 2, 1, 2, 1, ORDER_ZB_H1, -1, false, false, 2, 1, 1,
+      true },
+    { "dp 3 ep 2", 1, 3, 1, 1, ORDER_GPIPE, -1, false, false, 1, 0, 2, true },
+    { "tp 2 sp 2 ep 2", 2, 1, 1, 1, ORDER_GPIPE, -1, false, false, 2, 0, 2, true },
+    { "dp 3 pp 2 sp 2", 1, 3, 2, 1, ORDER_1F1B, -1, false, false, 2, 1, 1, true },
+    { "tp 2 pp 2 sp 2 ep 2", 2, 1, 2, 1, ORDER_1F1B, -1, false, false, 2, 0, 2, true },
+    { "tp 2 pp 2 sp 2 ep 2, a ring, zb-h1", 2, 1, 2, 1, ORDER_ZB_H1, -1, false, false,
+      2, 1, 2, true },
 };
 enum { LAYOUTS = sizeof(layouts) / sizeof(*layouts) };
 
@@ -691,13 +705,16 @@ static void try_model(const char *models, const struct wanted *w,
     }
     for (int i = 0; i < LAYOUTS; i++) {
         const struct layout *l = &layouts[i];
-        int size[MESH_NAXES] = {
-            [MESH_TP] = l->tp, [MESH_DP] = l->dp, [MESH_PP] = l->pp
-        };
+        int size[MESH_NAXES] = { [MESH_TP] = l->tp,
+                                 [MESH_DP] = l->dp,
+                                 [MESH_PP] = l->pp,
+                                 [MESH_SP] = l->sp,
+                                 [MESH_EP] = l->ep };
         char *why;
         int sig;
 
-        if ((padded && !l->pads) || (wholes && !l->wholes))
+        if ((padded && !l->pads) || (wholes && !l->wholes) ||
+            (l->costly && !getenv("LONG")))
             continue;
         job.zero = wholes && l->dp > 1;
         job.times = how->times;
@@ -707,6 +724,7 @@ static void try_model(const char *models, const struct wanted *w,
         n = lay_out(out, job.c->model);
         job.order = l->order;
         job.threads = l->threads;
+        job.across = l->across;
         if (launch_ranks(job.mesh.nranks, run_rank, &job, &sig, &err) < 0) {
             tap_ok(false, "%s on %s: %s", w->name, l->name, err.text);
             continue;
