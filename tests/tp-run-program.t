@@ -121,6 +121,6 @@ ok "its loss is that of the absorbed form, which scores" near "$(cat absorbed)" 
     "$(sed -n 's/.*"type":"step".*"loss":\([0-9.]*\).*/\1/p' expanded)" 1e-6
 run tp-run program --pass nothing "$bard"
 status_is 2 "a pass that is not there is a usage error"
-err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, recompute, split, types, fuse, lifetimes, chunks" "with those that are"
+err_has "--pass: no pass is called 'nothing'; there are adapters, unused, boundary, order, weights, reverse, sequence, recompute, split, types, fuse, lifetimes, chunks" "with those that are"
 
 done_testing

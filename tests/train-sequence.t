@@ -47,6 +47,22 @@ for how in "--sp 2" "--sp 3 --dp 2 --pipeline interleaved" "--sp 2 --tp 2 --pp 2
     ok "$how: the log of one rank" same one other 2e-5
 done
 
+# between products, over tp
+for how in "--tp 3" "--tp 2 --pp 2 --sp 2 --zero 1 --recompute products"; do
+    rm -f other
+    # shellcheck disable=SC2086
+    train --eval-data held.jsonl --eval-every 2 --log other --sequence-parallel $how "$model"
+    ok "--sequence-parallel $how: the log of one rank" same one other 2e-5
+done
+run tp-run program --train --sequence-parallel --tp 2 "$model"
+ok "no sum of the residual stream is of all tokens" test "$(grep -c '= all-reduce.*\[tokens\].*over tp' out)" -gt 4 -a \
+    "$(grep -c '\[tokens\][^=]* = all-reduce.*over tp' out)" = 0
+run train --sequence-parallel "$model"
+status_is 2 "--sequence-parallel needs tp"
+err_has "--sequence-parallel: tokens are divided over the ranks of tp, which is 1" "which is said"
+run train --sequence-parallel --tp 2 --deterministic "$model"
+status_is 2 "and takes sums apart"
+
 train --pack none --micro-batch 1 --log short "$model"
 train --pack none --micro-batch 1 --log shorter --sp 4 "$model"
 ok "texts with fewer tokens than ranks" same short shorter 2e-5
@@ -140,6 +156,7 @@ llama-gqa --mesh sp=2
 llama-gqa --mesh sp=3,dp=2 --zero 3
 llama-gqa --mesh sp=3,dp=2 --sp-mode ring --zero 2
 llama-gqa --mesh sp=4,tp=2 --sp-mode ulysses=2
+llama-gqa --mesh tp=3,dp=2 --sequence-parallel --zero 2
 mixtral --mesh ep=3,sp=2 --zero 2
 mixtral --mesh ep=2,dp=2,tp=2 --zero 1
 END

@@ -42,6 +42,7 @@ struct job {
     const void *source; /* of two stacks: NSOURCE ids, or features */
     size_t nsource;
     int threads;
+    bool divided;               /* tokens over tp, between products */
     bool differences, absorbed; /* the lines that training does not run */
     double dropout;
     uint64_t seed, token; /* of it */
@@ -116,6 +117,7 @@ static int open_rank(struct rank *r, const struct job *job, struct comm *world,
     struct program_options options = { .tail = TAIL_NLL,
                                        .reverse = true,
                                        .training = !job->absorbed,
+                                       .sequence = job->divided,
                                        .recompute = job->recompute,
                                        .dropout = job->dropout };
     struct engine_limits limits = { .tokens = job->n,
@@ -412,25 +414,27 @@ static const struct layout {
     bool absorbed;
     int again;
     int sp, across, ep;
+    bool divided;
 } layouts[] = {
-    { "one rank", 1, 1, 1, false, ATTENTION | FULL | PRODUCTS | FIRST, 1, 1, 1 },
-    { "three threads", 1, 1, 3, false, 0, 1, 1, 1 },
-    { "tp 2", 2, 1, 1, false, PRODUCTS, 1, 1, 1 },
-    { "tp 3", 3, 1, 1, false, FULL, 1, 1, 1 },
-    { "pp 2", 1, 2, 1, false, 0, 1, 1, 1 },
-    { "tp 2 pp 2", 2, 2, 1, false, FULL, 1, 1, 1 },
-    { "one rank, lines of generation", 1, 1, 1, true, FULL, 1, 1, 1 },
-    { "tp 2, lines of generation", 2, 1, 1, true, 0, 1, 1, 1 },
-    { "sp 2", 1, 1, 1, false, FULL, 2, 2, 1 },
-    { "tp 2 sp 2 pp 2", 2, 2, 1, false, 0, 2, 2, 1 },
-    { "sp 3", 1, 1, 1, false, 0, 3, 3, 1 },
-    { "a ring of 2", 1, 1, 1, false, FULL, 2, 1, 1 },
-    { "a ring of 3, tp 2", 2, 1, 1, false, 0, 3, 1, 1 },
-    { "a ring of 2 pairs", 1, 1, 1, false, 0, 4, 2, 1 },
-    { "ep 2", 1, 1, 1, false, FULL, 1, 1, 2 },
-    { "ep 3", 1, 1, 1, false, 0, 1, 1, 3 },
-    { "ep 2 tp 2", 2, 1, 1, false, 0, 1, 1, 2 },
-    { "ep 2 sp 2", 1, 1, 1, false, 0, 2, 2, 2 },
+    { "one rank", 1, 1, 1, false, ATTENTION | FULL | PRODUCTS | FIRST, 1, 1, 1, false },
+    { "three threads", 1, 1, 3, false, 0, 1, 1, 1, false },
+    { "tp 2", 2, 1, 1, false, PRODUCTS, 1, 1, 1, false },
+    { "tp 3", 3, 1, 1, false, FULL, 1, 1, 1, false },
+    { "pp 2", 1, 2, 1, false, 0, 1, 1, 1, false },
+    { "tp 2 pp 2", 2, 2, 1, false, FULL, 1, 1, 1, false },
+    { "one rank, lines of generation", 1, 1, 1, true, FULL, 1, 1, 1, false },
+    { "tp 2, lines of generation", 2, 1, 1, true, 0, 1, 1, 1, false },
+    { "sp 2", 1, 1, 1, false, FULL, 2, 2, 1, false },
+    { "tp 2 sp 2 pp 2", 2, 2, 1, false, 0, 2, 2, 1, false },
+    { "sp 3", 1, 1, 1, false, 0, 3, 3, 1, false },
+    { "a ring of 2", 1, 1, 1, false, FULL, 2, 1, 1, false },
+    { "a ring of 3, tp 2", 2, 1, 1, false, 0, 3, 1, 1, false },
+    { "a ring of 2 pairs", 1, 1, 1, false, 0, 4, 2, 1, false },
+    { "ep 2", 1, 1, 1, false, FULL, 1, 1, 2, false },
+    { "ep 3", 1, 1, 1, false, 0, 1, 1, 3, false },
+    { "ep 2 tp 2", 2, 1, 1, false, 0, 1, 1, 2, false },
+    { "ep 2 sp 2", 1, 1, 1, false, 0, 2, 2, 2, false },
+    { "tp 2 sp 2 pp 2, tokens divided", 2, 2, 1, false, PRODUCTS, 2, 2, 1, true },
 };
 static const struct {
     int bit;
@@ -526,6 +530,7 @@ static void try_layout(struct job *job, const struct layout *l, const struct lin
     if (l->absorbed && !strstr(model_family_text(m), "training"))
         return;
     job->absorbed = l->absorbed;
+    job->divided = l->divided;
     if (mesh_set(&job->mesh, size, NULL, &err) < 0 ||
         model_check_mesh(m, &job->mesh, &err) < 0)
         return;

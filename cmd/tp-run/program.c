@@ -17,7 +17,7 @@ struct request {
     const char *family, *config, *pass, *recompute;
     uint64_t tokens;
     int rank, compute; /* enum session_compute */
-    bool rank_given, json, train, deterministic;
+    bool rank_given, json, train, deterministic, sequence;
 };
 
 /* Builds the program that scores a text or, for a model without logits, computes its
@@ -29,6 +29,7 @@ static int build(struct program **out, const struct model *m, const struct mesh 
                                        .reverse = true,
                                        .training = true,
                                        .deterministic = r->deterministic,
+                                       .sequence = r->sequence,
                                        .pass = r->pass,
                                        .dropout = -1 };
     struct program_options opt = { .tail = TAIL_NLL,
@@ -114,6 +115,8 @@ int program_main(const char *program, int argc, char **argv)
           NULL, NULL },
         { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT",
           "with --train: compute activations again", NULL, NULL },
+        { OPT_FLAG, '\0', "sequence-parallel", &r.sequence, NULL,
+          "with --train: tokens over tp between its products", NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &r.deterministic, NULL,
           "with the same bits on 1, 2, 4 and 8 ranks", NULL, NULL },
         { OPT_CHOICE, '\0', "compute", &r.compute, "TYPE",

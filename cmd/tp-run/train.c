@@ -753,6 +753,11 @@ static int check_model(struct request *r, struct err *err)
     if (s->mesh.size[MESH_SP] > 1 && o->deterministic)
         return err_set(err, ERR_USAGE,
                        "--deterministic: sums of gradients over tokens depend on sp");
+    if (o->sequence && (s->mesh.size[MESH_TP] == 1 || o->deterministic))
+        return err_set(err, ERR_USAGE, "--sequence-parallel: %s",
+                       o->deterministic
+                           ? "sums of gradients over tokens depend on tp"
+                           : "tokens are divided over the ranks of tp, which is 1");
     if (s->mesh.pad_vocab)
         return err_set(err, ERR_NO, "a padded vocabulary cannot be trained");
     if (!o->seq)
@@ -890,6 +895,7 @@ static struct program_options options_of(const struct train *t)
                                      .deterministic = t->o.deterministic,
                                      .rounded = t->o.compute == COMPUTE_BF16,
                                      .half = t->o.compute == COMPUTE_F16,
+                                     .sequence = t->o.sequence,
                                      .balance = trainer_balances(&t->o.terms),
                                      .loads = t->o.terms.bias_speed > 0,
                                      .smooth = t->o.terms.smooth,
@@ -942,7 +948,13 @@ static int choose_backend(const struct train *t, struct err *err)
     const struct program_options reverse = options_of(t);
 
     t->session->optimizer = (enum optimizer_kind)t->o.optimizer;
-    return session_choose(t->session, &reverse, 1, err);
+    if (session_choose(t->session, &reverse, 1, err) < 0)
+        return -1;
+    if (t->o.sequence && !t->session->machine.ops->host_memory)
+        return err_set(err, ERR_NO,
+                       "--sequence-parallel: backend %s cannot divide tokens over tp",
+                       t->session->machine.ops->name);
+    return 0;
 }
 
 /* Opens and locks the directory.  Its contents change only when all ranks are ready, so
@@ -1446,6 +1458,7 @@ int train_main(const char *program, int argc, char **argv)
         { OPT_COUNT, '\0', "micro-batches", &r.micro_batches, "N", NULL, NULL, NULL },
         { OPT_FLAG, '\0', "deterministic", &o->deterministic, NULL, NULL, NULL, NULL },
         { OPT_STRING, '\0', "recompute", &r.recompute, "WHAT", NULL, NULL, NULL },
+        { OPT_FLAG, '\0', "sequence-parallel", &o->sequence, NULL, NULL, NULL, NULL },
         { OPT_INT, '\0', "zero", &o->zero, "STAGE", NULL, NULL, NULL },
         { OPT_CHOICE, '\0', "offload", &o->offload, "WHAT", NULL, offloads, NULL },
         { OPT_COUNT, '\0', "hsdp", &o->hsdp, "N", NULL, NULL, NULL },

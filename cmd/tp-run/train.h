@@ -43,6 +43,7 @@ struct train_options {
                      * the next */
     bool deterministic;
     struct recompute_plan recompute;
+    bool sequence;  /* --sequence-parallel */
     int zero;       /* stage of ZeRO */
     int hsdp;       /* replicas that share by it; 0: all */
     int offload;    /* 1: the optimizer's state */

@@ -483,6 +483,7 @@ static int open_work(struct work *w, struct err *err)
         .table = t->table,
         .timed = t->timeline.n > 0,
         .deterministic = o->deterministic,
+        .sequence = o->sequence,
         .recompute = o->recompute,
         .frozen = (enum weights_form)o->frozen,
         .compute = o->compute == COMPUTE_BF16  ? FORMAT_BF16

@@ -63,7 +63,7 @@ struct step_view {
     const struct draw *draw;             /* [outputs] */
     /* [rows], of tokens, texts and sources: for dropout, index in the training run of
      * the token, of the text's first, and of that plus the row's place in the source */
-    const uint64_t *token[ROWS_SOURCE + 1];
+    const uint64_t *token[ROWS_MOST];
     const uint64_t *seed; /* of dropout's random numbers; one number */
     const float *factor;  /* [STEP_FACTORS] */
     const float *weight;  /* [tokens]: of each one's likelihood, beside its factor; NULL

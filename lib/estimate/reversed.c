@@ -25,8 +25,8 @@ bool reversed_applies(const struct memory_options *o)
 {
     return o->train && o->framework == FRAMEWORK_TP_RUN &&
            o->offload != OFFLOAD_PARAMS &&
-           (o->nstages || (o->fold == FOLD_NONE && o->chunks <= 1)) &&
-           !o->sequence_parallel && !o->eager;
+           (o->nstages || (o->fold == FOLD_NONE && o->chunks <= 1)) && !o->etp &&
+           !o->eager;
 }
 
 static uint64_t documents_of(const struct memory_options *o)
@@ -127,6 +127,7 @@ static const struct program *program_at(struct reversed_programs *known,
                                              .half = rounds && o->half,
                                              .recompute = plan,
                                              .split = o->split,
+                                             .sequence = o->sequence_parallel,
                                              .balance = balances(m),
                                              .dropout = o->dropout ? -1 : 0 };
     const int *size = o->mesh.size;

@@ -24,6 +24,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/pass-order.c \
     %D%/pass-recompute.c \
     %D%/pass-reverse.c %D%/pass-reverse.h \
+    %D%/pass-sequence.c \
     %D%/pass-split.c \
     %D%/pass-types.c \
     %D%/pass-unused.c \

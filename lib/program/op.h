@@ -226,10 +226,12 @@
     /* y = the first row of each sequence of a */                                      \
     ROW(FIRST, first, DEVICE, GRADS(1), CALL(1, 1, apply_first),                       \
         .places = PLACES_LINEAR, .traffic = TRAFFIC_COPIES, .copies = true)            \
-    /* y = sum of a over the ranks of the mesh axis inst.over */                       \
+    /* y = sum of a over the ranks of the mesh axis inst.over; this rank's rows of it  \
+     * where y has rows of a HOW_SHARE */                                              \
     ROW(ALL_REDUCE, all_reduce, COMM, PASSES(1), .traffic = TRAFFIC_NOTHING,           \
         .collective = COLLECTIVE_ALL_REDUCE)                                           \
-    /* y = a of every rank of the tensor group, one rank after another */              \
+    /* y = a of every rank of the tensor group, one rank after another; all rows, where\
+     * a has rows of a HOW_SHARE */                                                    \
     ROW(ALL_GATHER, all_gather, COMM, GRADS(1), .traffic = TRAFFIC_NOTHING,            \
         .collective = COLLECTIVE_ALL_GATHER, .copies = true)                           \
     /* sends rows to the ranks of their experts, or back (see .all_to_all) */          \
@@ -237,6 +239,9 @@
         .collective = COLLECTIVE_ALL_TO_ALL, .copies = true)                           \
     /* y = the columns of all ranks in global order (see .gather) */                   \
     ROW(ARRANGE, arrange, DEVICE, GRADS(1), .copies = true)                            \
+    /* y = this rank's rows of a replicated a, whose space is a HOW_SHARE */           \
+    ROW(OWN_ROWS, own_rows, COMM, NO_REVERSE, .traffic = TRAFFIC_COPIES,               \
+        .copies = true)                                                                \
     /* y = this rank's columns of a replicated a (see .gather) */                      \
     ROW(SLICE, slice, DEVICE, GRADS(1), .traffic = TRAFFIC_COPIES, .copies = true)     \
     /* y[t] = max of a[t], sum of exp(a[t] - max), a[t][target[t]], index of the max;  \

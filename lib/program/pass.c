@@ -5,6 +5,7 @@
 
 #include "lib/base/str.h"
 
+/* clang-format off */
 const struct pass pass_all[] = {
     { "adapters", pass_adapters },
     { "unused", pass_unused },
@@ -12,6 +13,7 @@ const struct pass pass_all[] = {
     { "order", pass_order },
     { "weights", pass_weights },
     { "reverse", pass_reverse },
+    { "sequence", pass_sequence },
     { "recompute", pass_recompute },
     { "split", pass_split },
     { "types", pass_types },
@@ -20,6 +22,7 @@ const struct pass pass_all[] = {
     { "chunks", pass_chunks },
     { .name = NULL },
 };
+/* clang-format on */
 
 static int check_name(const char *name, struct err *err)
 {

@@ -12,8 +12,8 @@
 /* 0, or -1 with *B->err set. */
 typedef int pass_rule(struct builder *b);
 pass_rule pass_adapters, pass_unused, pass_boundary, pass_order, pass_weights,
-    pass_reverse, pass_recompute, pass_split, pass_types, pass_fuse, pass_lifetimes,
-    pass_chunks;
+    pass_reverse, pass_sequence, pass_recompute, pass_split, pass_types, pass_fuse,
+    pass_lifetimes, pass_chunks;
 
 struct pass {
     const char *name;

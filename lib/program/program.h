@@ -408,6 +408,8 @@ struct program_options {
                          NULL: all of them, without which a program cannot be run */
     struct recompute_plan recompute; /* with .reverse: what is computed again there */
     bool split;                      /* with .reverse: it has two parts */
+    bool sequence;  /* with .reverse: what tensor ranks compute alike is divided by rows
+                       (pass-sequence.c) */
     bool balance;   /* with TAIL_NLL: a second output "balance", the balance loss of the
                        experts and the router's z-loss, is a term of the loss, too */
     bool loads;     /* with .reverse: the bias of a route() counts, as its gradient, the

@@ -116,6 +116,13 @@ uint64_t rows_of_parent(const struct row_space *s, uint64_t parent)
     return n < 0 ? 0 : (uint64_t)n / s->by;
 }
 
+struct share rows_share(const struct row_spaces *r, int k, uint64_t parent)
+{
+    const struct row_space *s = &r->v[k];
+
+    return deal_units(parent, 1, (int)s->by, (int)s->plus);
+}
+
 /* A space's parent may come after it: ROWS_SOURCE is made of others. */
 static void count(const struct row_spaces *r, size_t n[ROWS_MOST], int k)
 {
@@ -166,6 +173,8 @@ void rows_most(const struct row_spaces *r, uint64_t most[ROWS_MOST])
             most[k] = most_below(s, most[s->parent], texts);
         else if (s->how == HOW_GIVEN && !most[k])
             most[k] = texts;
+        else if (s->how == HOW_SHARE)
+            most[k] = (most[s->parent] + s->by - 1) / s->by;
     }
 }
 
@@ -183,7 +192,8 @@ double rows_ratio(const struct row_spaces *r, int k, int *known)
     double ratio = 1;
     int of = k;
 
-    for (; of >= ROWS_OWN && r->v[of].how == HOW_RATIO; of = r->v[of].parent)
+    for (; of >= ROWS_OWN && (r->v[of].how == HOW_RATIO || r->v[of].how == HOW_SHARE);
+         of = r->v[of].parent)
         ratio *= (double)r->v[of].times / (double)r->v[of].by;
     *known = of;
     if (of < ROWS_OWN)

@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "lib/model/deal.h"
+
 enum {
     ROWS_TOKENS, /* all tokens of the step */
     ROWS_WANTED, /* the output rows: tokens whose logits or states are asked for */
@@ -33,6 +35,8 @@ struct row_space {
         HOW_WANTED,       /* some rows of the parent: the step says which */
         HOW_PER_SEQUENCE, /* one */
         HOW_RATIO,        /* (times * rows of the parent + plus) / by, rounded down */
+        HOW_SHARE,        /* of all rows of the parent in a step, part PLUS of BY
+                             (deal_units) */
         HOW_FIXED,        /* bound, in every step */
         HOW_EXPERT        /* see struct mixture */
     } how;
@@ -68,6 +72,8 @@ int rows_depth(const struct row_spaces *r, int k);
 
 /* Rows of S whose parent has PARENT. */
 uint64_t rows_of_parent(const struct row_space *s, uint64_t parent);
+/* The rows of space K, a HOW_SHARE, where its parent has PARENT in a step. */
+struct share rows_share(const struct row_spaces *r, int k, uint64_t parent);
 /* The rows of one text: from those of its given spaces N[ROWS_TOKENS], ... come the
  * rows of all spaces but ROWS_WANTED and those of experts. */
 void rows_count(const struct row_spaces *r, size_t n[ROWS_MOST]);

@@ -517,11 +517,60 @@ static struct buffer value(const struct engine *e, int v)
 
 /* ---- one instruction ---- */
 
+/* Does value V have a part of the rows of its space's parent? */
+static bool is_part(const struct engine *e, int v)
+{
+    return e->p->rows.v[e->p->value[v].rows].how == HOW_SHARE;
+}
+
+/* COUNT[rank] = the numbers of rows of each rank of the tensor group where all have
+ * ROWS, of COLS columns. */
+static size_t *parts_new(const struct engine *e, size_t rows, uint64_t cols)
+{
+    size_t *count = xcalloc((size_t)e->comm->size + 1, sizeof(*count));
+
+    for (int r = 0; r < e->comm->size; r++)
+        count[r] = (size_t)(deal_units(rows, 1, e->comm->size, r).count * cols);
+    return count;
+}
+
+/* Copies this rank's rows of INST's source to its result. */
+static int own_rows(struct engine *e, const struct inst *inst, struct err *err)
+{
+    const size_t rows = rows_of(e, inst->src[0]);
+    const struct share own = rows_share(&e->p->rows, e->p->value[inst->dst].rows, rows);
+    const size_t each = (size_t)e->p->value[inst->dst].cols * unit_of(e, inst->dst);
+
+    return own.count ? e->ops->copy(e->device, address(e, inst->dst),
+                                    address(e, inst->src[0]) + own.start * each,
+                                    own.count * each, err)
+                     : 0;
+}
+
+/* An all-reduce of which this rank has its rows.  The source stays: a recomputation may
+ * read it again. */
+static int reduce_rows(struct engine *e, const struct inst *inst, struct err *err)
+{
+    size_t *count = parts_new(e, rows_of(e, inst->src[0]), e->p->value[inst->dst].cols);
+    int ret = e->ops->wait(e->device, err);
+
+    if (ret == 0)
+        ret =
+            comm_run(e->comm,
+                     comm_reduce_scatter((float *)(void *)address(e, inst->src[0]),
+                                         (float *)(void *)address(e, inst->dst), count),
+                     err);
+    free(count);
+    return ret;
+}
+
 static int all_reduce(struct engine *e, const struct inst *inst, struct err *err)
 {
     const struct value *y = &e->p->value[inst->dst];
     struct comm *c = inst->over == MESH_SP ? e->sequence.comm : e->comm;
 
+    if (is_part(e, inst->dst))
+        return reduce_rows(e, inst, err);
     return link_all_reduce(&e->link, c, address(e, inst->src[0]), address(e, inst->dst),
                            room_of_rows(e, inst->dst) * y->cols, y->dtype, err);
 }
@@ -531,10 +580,10 @@ static int all_gather(struct engine *e, const struct inst *inst, struct err *err
     const struct gather *g =
         inst->gather.gather < 0 ? NULL : &e->p->gather[inst->gather.gather];
     size_t rows = room_of_rows(e, inst->src[0]);
-    size_t *count = xcalloc((size_t)e->comm->size + 1, sizeof(*count));
+    size_t *count = parts_new(e, rows_of(e, inst->dst), e->p->value[inst->dst].cols);
     int ret;
 
-    for (int r = 0; r < e->comm->size; r++)
+    for (int r = 0; r < e->comm->size && !is_part(e, inst->src[0]); r++)
         count[r] = rows * (g ? g->runs[r].count : e->p->value[inst->src[0]].cols);
     ret = link_all_gather(&e->link, e->comm, address(e, inst->src[0]),
                           address(e, inst->dst), count, unit_of(e, inst->dst), err);
@@ -611,6 +660,8 @@ static int run(struct engine *e, const struct inst *inst, struct err *err)
         return all_gather(e, inst, err);
     if (op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL)
         return all_to_all(e, inst, err);
+    if (inst->op == OP_OWN_ROWS)
+        return own_rows(e, inst, err);
     if (inst->parts)
         return run_fused(e, inst, err);
     call = call_of(e, inst);
@@ -861,6 +912,8 @@ static bool is_shared_out(const struct engine *e, const struct inst *inst)
 {
     if (e->sequence.trains &&
         (op_table[inst->op].role == ROLE_ATTENDS || inst->op == OP_ATTENTION_BACK))
+        return true;
+    if (is_part(e, inst->dst) && op_table[inst->op].collective == COLLECTIVE_ALL_REDUCE)
         return true;
     return e->experts && (inst->op == OP_EXPERT_COUNT ||
                           op_table[inst->op].collective == COLLECTIVE_ALL_TO_ALL);

@@ -63,6 +63,11 @@ static void count_rows(struct feeds *f, const struct segment *s, size_t n,
     f->rows[ROWS_TOKENS] = f->tokens->count;
     f->rows[ROWS_SOURCE] = f->source->count;
     f->rows[ROWS_TABLE] = (size_t)f->p->rows.v[ROWS_TABLE].bound;
+    for (int k = ROWS_OWN; k < f->p->rows.n; k++)
+        if (f->p->rows.v[k].how == HOW_SHARE)
+            f->rows[k] =
+                (size_t)rows_share(&f->p->rows, k, f->rows[f->p->rows.v[k].parent])
+                    .count;
 }
 
 /* ---- the upload buffer ---- */
@@ -131,6 +136,11 @@ void feeds_ready(struct feeds *f)
     f->view.token[ROWS_TOKENS] = upload_at(u, o->token[ROWS_TOKENS]);
     for (int k = ROWS_ONE; k <= ROWS_SOURCE && f->p->nforward < f->p->ninsts; k++)
         f->view.token[k] = upload_at(u, o->token[k]);
+    for (int k = ROWS_OWN; k < f->p->rows.n; k++)
+        if (f->p->rows.v[k].how == HOW_SHARE)
+            f->view.token[k] =
+                f->view.token[f->p->rows.v[k].parent] +
+                rows_share(&f->p->rows, k, f->rows[f->p->rows.v[k].parent]).start;
     f->view.seed = upload_at(u, o->seed);
     if (f->p->nforward < f->p->ninsts)
         f->view.weight = upload_at(u, o->weight);

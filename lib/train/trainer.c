@@ -429,6 +429,7 @@ static int build_programs(struct trainer *t, const struct model *m, struct err *
                                              .deterministic = o->deterministic,
                                              .rounded = o->compute == FORMAT_BF16,
                                              .half = o->compute == FORMAT_F16,
+                                             .sequence = o->sequence,
                                              .recompute = o->recompute,
                                              .balance = trainer_balances(&o->terms),
                                              .loads = o->terms.bias_speed > 0,

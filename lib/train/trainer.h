@@ -54,7 +54,8 @@ struct trainer_options {
                                        * NULL */
     bool timed;                       /* .timing notes when actions begin and end */
     bool deterministic;               /* sums do not depend on dp */
-    struct recompute_plan recompute;  /* as in program_options, */
+    bool sequence;                    /* as in program_options, */
+    struct recompute_plan recompute;  /* too, */
     double dropout;                   /* too */
     uint64_t seed;                    /* seed of dropout */
     enum weights_form frozen;         /* of matrices that are not trained (held.h) */
