@@ -67,6 +67,12 @@ ok "a token uses 37,552,282,624 parameters" test "$(fields out active_params)" =
 mem-estimate train --ep 8 --seq 64 --json v3.json > trained
 ok "and biases have no gradients" test "$(($(fields out params) - 671026404352))" = 0 -a \
     $((8 * $(fields trained weights | head -n 1) - 8 * $(fields trained gradients | head -n 1))) = $((8 * 2 * 58 * 256))
+# gpt-oss' biases of the second product, 2 layers x 4 experts x 64 numbers: with the experts over ep, but whole in tp-run
+printf '%s' '{"model_type":"gpt_oss","hidden_size":64,"num_hidden_layers":2,"num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,
+  "intermediate_size":96,"num_local_experts":4,"vocab_size":40,"dtype":"bfloat16"}' > oss.json
+held() { mem-estimate infer --json --seq 64 "$@" oss.json > out; fields out weights | head -n 1; }
+ok "gpt-oss' down biases are sharded with the experts" test $(($(held) - $(held --ep 2))) = $((2 * 2 * 2 * (96 * 64 * 3 + 96 * 2 + 64)))
+ok "and whole over tp-run's ranks" test $(($(held --framework tp-run) - $(held --framework tp-run --ep 2))) = $((2 * 2 * 2 * (96 * 64 * 3 + 96 * 2)))
 
 # lines that mean nothing
 while read -r column line; do

@@ -35,6 +35,7 @@ struct builder {
     enum packable *packable; /* with .unpacked */
     enum training *training; /* [ntensors] */
     const struct costmodel_options *opt;
+    uint64_t ep, ep_at; /* ranks that share experts, and which of them this is */
     struct values values;
     int at;        /* index of the current instruction */
     bool *biased;  /* [nweights]: a table of relative biases that was read before */
@@ -102,11 +103,18 @@ static bool is_of_experts(const struct model *m, const struct model_tensor *t)
     return model_is_expert(m, t) || (sym >= 0 && model_dealt_over(m, sym) == MESH_EP);
 }
 
-static enum weight_class class_of(const struct model *m, const struct model_tensor *t)
+/* True if T has values of each expert, which frameworks other than tp-run shard with
+ * these. */
+static bool goes_with_experts(const struct builder *b, const struct model_tensor *t)
+{
+    return t->of_experts && !b->opt->tp_run;
+}
+
+static enum weight_class class_of(const struct builder *b, const struct model_tensor *t)
 {
     if (t->ndim < 2)
         return WEIGHT_VECTOR;
-    if (is_of_experts(m, t))
+    if (is_of_experts(b->m, t) || goes_with_experts(b, t))
         return WEIGHT_EXPERT;
     return t->section >= 0 ? WEIGHT_MATRIX : WEIGHT_TABLE;
 }
@@ -138,6 +146,8 @@ static uint64_t local_elements(struct builder *b, size_t i, uint64_t *rows,
     for (int k = 0; k < t->ndim; k++) {
         uint64_t size = slice.runs[k]->count + (k ? 0 : slice.pad);
 
+        if (!k && goes_with_experts(b, t))
+            size = size / b->ep + (b->ep_at < size % b->ep);
         n *= size;
         if (k + 2 < t->ndim)
             matrices *= size;
@@ -237,9 +247,9 @@ static void sum_weights(struct builder *b, const enum dtype *stored)
             struct unit *u = &b->a->unit[b->a->first_unit[t->section] + t->layer];
 
             sum = &u->weight[model_is_expert(b->m, t) ? WEIGHT_EXPERT
-                                                      : class_of(b->m, whose)];
+                                                      : class_of(b, whose)];
         } else {
-            sum = &find_common(b->a, kind.read_by, class_of(b->m, whose))->sum;
+            sum = &find_common(b->a, kind.read_by, class_of(b, whose))->sum;
             if (n > b->a->largest)
                 b->a->largest = n;
         }
@@ -778,7 +788,11 @@ int costmodel_open(struct costmodel **out, const struct model *m,
     int at[MESH_NAXES] = { [MESH_TP] = coord[MESH_TP], [MESH_EP] = coord[MESH_EP] };
     struct costmodel *a = xcalloc(1, sizeof(*a));
     const struct costmodel_options none = { 0 };
-    struct builder b = { .a = a, .m = m, .opt = opt ? opt : &none };
+    struct builder b = { .a = a,
+                         .m = m,
+                         .opt = opt ? opt : &none,
+                         .ep = (uint64_t)size[MESH_EP],
+                         .ep_at = (uint64_t)at[MESH_EP] };
     struct mesh small;
     int ret = -1;
 

@@ -161,6 +161,7 @@ struct costmodel_options {
     bool narrow;        /* activations have fewer bits than f32 */
     bool scores;        /* attention saves its scores (no flash attention) */
     bool unpacked;      /* quantized weights are unpacked when they are loaded */
+    bool tp_run;        /* weights are sharded as by tp-run */
 };
 
 /* Makes the cost model of the rank at COORD of MESH; only tp and ep matter.  STORED[i]

@@ -486,6 +486,7 @@ struct costmodel_options memory_costmodel(const struct memory_options *o)
         .narrow = o->compute_bytes < sizeof(float),
         .scores = !o->flash,
         .unpacked = o->framework == FRAMEWORK_TP_RUN,
+        .tp_run = o->framework == FRAMEWORK_TP_RUN,
     };
 }
 

@@ -243,6 +243,7 @@ static void make_tensor(struct model *m, size_t def, const uint64_t value[2])
                                 .drawn = d->drawn,
                                 .frozen = d->frozen,
                                 .buffer = d->buffer,
+                                .of_experts = d->of_experts,
                                 .source = -1 };
     for (int k = 0; k < 2; k++)
         if (d->capture[k] >= 0 && !(k == 0 && d->section >= 0))

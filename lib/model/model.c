@@ -467,6 +467,8 @@ static int read_options(struct tensor_def *d, const struct json *o,
             d->optional = d->drawn || json_is_true(j);
         } else if (!strcmp(j->key, "frozen")) {
             d->frozen |= json_is_true(j);
+        } else if (!strcmp(j->key, "of_experts")) {
+            d->of_experts = json_is_true(j);
         } else if (!strcmp(j->key, "buffer")) {
             d->buffer = json_is_true(j);
             d->frozen |= d->buffer;

@@ -42,7 +42,9 @@ struct model_tensor {
     bool drawn;    /* but is there when training begins without weights */
     bool frozen;   /* training does not change it */
     bool buffer;   /* frozen, and no parameter of the model but part of its state */
-    int source;    /* after model_bind: index of the input, or -1: not stored */
+    bool of_experts; /* its first axis counts experts, of which this program holds all,
+                        and others those of the rank */
+    int source;      /* after model_bind: index of the input, or -1: not stored */
 };
 
 /* What an adapter has: its matrices A [rank][in] and B [out][rank], and with magnitudes

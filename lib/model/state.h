@@ -15,7 +15,7 @@ struct tensor_def {
     struct axis axis[MODEL_MAX_DIMS];
     int tied_def; /* definition that it is tied to; -1: not tied */
     int file_def; /* "tied by file": tied to it if a file does not store it; or -1 */
-    bool optional, frozen, buffer;
+    bool optional, frozen, buffer, of_experts;
     bool drawn;       /* optional, and there when training begins without weights */
     int companion_of; /* definition of the quantized weight that it belongs to, or -1 */
     int replaced_by;  /* definition stored in its place when quantized, or -1 */
