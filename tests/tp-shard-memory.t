@@ -72,6 +72,11 @@ status_is 0 "and cut otherwise"
 bounded 80 merge -q wide2 wide1
 status_is 0 "and merged"
 ok "to what it was" cmp wide/model.safetensors wide1/model.safetensors
+for form in dcp megatron-dist; do
+    bounded 80 merge -q --export $form wide2 wide-out
+    status_is 0 "and exported to $form"
+    rm -rf wide-out
+done
 rm -rf wide*
 
 parts=$((8 * (2 + 9 * 11112)))
