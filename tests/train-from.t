@@ -65,6 +65,18 @@ run tp-run train -q --resume-from back.trainer --data data.jsonl --order sequent
 status_is 0 "which goes on"
 err_empty "at its rate, for as many steps"
 ok "it comes to the same" reaches back.run trainer-cosine.safetensors
+go_on universal3 --steps 6
+status_is 0 "what DeepSpeed's tool made of stage 3 goes on"
+err_empty "with nothing to say"
+ok "it comes to the same" reaches universal3.run zero3.safetensors
+ok "its settings are those there" grep -q '"beta1":0.8,"beta2":0.99,"eps":1e-07' universal3.run/run.json
+# DeepSpeed's universal form says groups, updates and rates as well
+tp-shard merge -q --export deepspeed-universal trainer-cosine.run back.universal
+run tp-run train -q --resume-from back.universal --data data.jsonl --order sequential --pack none --global-batch 4 \
+    --lr-schedule cosine --warmup 2 --lr 0.01 --steps 6 --threads 1 -o back.run -f
+status_is 0 "the universal form goes on"
+err_empty "at its rate"
+ok "it comes to the same" reaches back.run trainer-cosine.safetensors
 run tp-shard merge -q --export trainer trainer again
 status_is 0 "so does what Trainer wrote"
 ok "it has its groups" sh -c "tp-run train -q --resume-from again --data data.jsonl --order sequential --pack none \

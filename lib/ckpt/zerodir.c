@@ -2,6 +2,7 @@
 #include "lib/ckpt/zerodir.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -227,10 +228,10 @@ static int add_group(struct reader *r, const struct pickled *group, size_t g,
     return 0;
 }
 
-/* Adds a file of a parameter of a universal checkpoint, which T describes: the masters,
- * or the moment VECTOR. */
-static int add_universal(struct reader *r, const struct tensor *t, int vector,
-                         struct err *err)
+/* Adds a file of a parameter of ELEMENTS elements of a universal checkpoint, which T
+ * describes: the masters, or the moment VECTOR. */
+static int add_universal(struct reader *r, const struct tensor *t, uint64_t elements,
+                         int vector, struct err *err)
 {
     struct pickle_values v = { 0 };
     struct tensor found;
@@ -256,6 +257,10 @@ static int add_universal(struct reader *r, const struct tensor *t, int vector,
     }
     if (pickle_tensor(&found, param, &r->s->pool, path, t->name, err) < 0)
         goto out;
+    if (found.ndim == 1 && !found.stride && found.shape[0] == elements) {
+        found.ndim = t->ndim; /* of stage 3 they are flat */
+        found.shape = t->shape;
+    }
     if (found.ndim != t->ndim ||
         memcmp(found.shape, t->shape, (size_t)t->ndim * sizeof(*t->shape)) != 0) {
         wrong(path, "another shape than the model states say", err);
@@ -275,12 +280,44 @@ out:
     return ret;
 }
 
+/* Takes the groups of the optimizer, and its updates, which are those of the engine
+ * where no state of it says them (torch's optimizers at stages 1 and 2). */
+static int read_universal_progress(struct reader *r, struct err *err)
+{
+    static const char FILE_NAME[] = "zero/optimizer_state.pt";
+    struct progress *p = &r->s->progress;
+    struct pickle_values v = { 0 };
+    char *path = NULL;
+    bool there;
+    int input, ret;
+
+    if (fs_find_in(&there, r->dir, FILE_NAME, err) < 0)
+        return -1;
+    if (!there)
+        return 0;
+    ret = open_values(r, &v, FILE_NAME, &path, &input, err);
+    if (ret == 0)
+        ret = zerovectors_progress(
+            r->s, &v, pickled_get(v.root, "param_groups"),
+            pickled_get(pickled_get(v.root, "optimizer_state_dict"), "state"), path,
+            err);
+    if (ret == 0 && isnan(p->updates) && p->steps != UINT64_MAX)
+        progress_see(p, (double)(p->scheduled < p->steps ? p->scheduled : p->steps));
+    p->path = r->dir;
+    pickle_values_clear(&v);
+    free(path);
+    return ret;
+}
+
 static int add_all_universal(struct reader *r, const struct pickled *shapes,
                              struct err *err)
 {
+    if (r->s->moments && !r->s->progress.ngroups && read_universal_progress(r, err) < 0)
+        return -1;
     for (size_t g = 0; g < shapes->list.n; g++) {
         const struct pickled *group = shapes->list.v[g];
 
+        r->group = g;
         for (size_t i = 0; pickled_is(group, PICKLED_DICT) && i + 1 < group->list.n;
              i += 2) {
             struct tensor t;
@@ -293,7 +330,7 @@ static int add_all_universal(struct reader *r, const struct pickled *shapes,
                 return err_set(err, ERR_INPUT, "%s: '%s' is no name of a directory",
                                r->path[0], t.name);
             for (int k = 0; k < r->v.nvectors; k++)
-                if (add_universal(r, &t, k, err) < 0)
+                if (add_universal(r, &t, elements, k, err) < 0)
                     return -1;
         }
     }

@@ -125,16 +125,11 @@ find_moment(struct zerovectors *z, const struct pickled *optim, size_t g, int ve
     return NULL;
 }
 
-/* Takes the groups of the optimizer, and its updates, from the states OPTIM of the
- * file V. */
-static int read_progress(struct zerovectors *z, const struct pickle_values *v,
-                         const struct pickled *optim, const char *path, struct err *err)
+int zerovectors_progress(struct source *s, const struct pickle_values *v,
+                         const struct pickled *groups, const struct pickled *state,
+                         const char *path, struct err *err)
 {
-    struct progress *p = &z->s->progress;
-    const struct pickled *base = pickled_get(
-        optim, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
-    const struct pickled *groups = pickled_get(base, "param_groups");
-    const struct pickled *state = pickled_get(base, "state");
+    struct progress *p = &s->progress;
     double step;
 
     for (size_t g = 0; pickled_is(groups, PICKLED_LIST) && g < groups->list.n; g++) {
@@ -147,8 +142,20 @@ static int read_progress(struct zerovectors *z, const struct pickle_values *v,
         if (pickled_is(state->list.v[i + 1], PICKLED_DICT) &&
             pickle_number(v, pickled_get(state->list.v[i + 1], "step"), &step))
             progress_see(p, step);
-    p->path = z->dir;
     return 0;
+}
+
+/* Takes the groups of the optimizer, and its updates, from the states OPTIM of the
+ * file V. */
+static int read_progress(struct zerovectors *z, const struct pickle_values *v,
+                         const struct pickled *optim, const char *path, struct err *err)
+{
+    const struct pickled *base = pickled_get(
+        optim, z->stage == 3 ? "optimizer_state_dict" : "base_optimizer_state");
+
+    z->s->progress.path = z->dir;
+    return zerovectors_progress(z->s, v, pickled_get(base, "param_groups"),
+                                pickled_get(base, "state"), path, err);
 }
 
 int zerovectors_add_rank(struct zerovectors *z, const struct pickle_values *v, size_t i,

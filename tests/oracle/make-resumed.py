@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make-resumed.py DIR [KIND...] - trainings that another trainer began, and how it went on
 
-Needs torch 2.13 (CPU, gloo) and transformers 5.24 (trainer), and deepspeed 0.19.8 (zero1 to zero3).  Each KIND is a training
+Needs torch 2.13 (CPU, gloo) and transformers 5.24 (trainer), and deepspeed 0.19.8 (zero1 to zero3, universal3).  Each KIND is a training
 of a small Llama over 6 steps: DIR/KIND is its checkpoint after 3, DIR/KIND.safetensors the weights after 6, and
 DIR/KIND.json the losses and the rates of all of them.  DIR/data.jsonl has the samples, which are taken in turn.
 DIR.tar.gz is for tests/data.
@@ -10,6 +10,7 @@ import gzip
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
 
@@ -170,8 +171,19 @@ def odd(out, kind):
     torch.save(o, f"{out}/{kind}/optimizer.pt")
 
 
+def universal(out, kind):
+    """The checkpoint "zero3" in the universal form, by DeepSpeed's own tool."""
+    shutil.rmtree(f"{out}/{kind}", ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "deepspeed.checkpoint.ds_to_universal", "--input_folder",
+                    f"{out}/zero3/global_step3", "--output_folder", f"{out}/{kind}/global_step3",
+                    "--num_extract_workers", "1", "--num_merge_workers", "1"], check=True)
+    shutil.copy(f"{out}/zero3/config.json", f"{out}/{kind}")
+    with open(f"{out}/{kind}/latest_universal", "w") as f:
+        f.write("global_step3")
+
+
 KINDS = {"trainer": trainer, "trainer-cosine": trainer, "fsdp": fsdp, "fsdp-flat": fsdp, "fsdp-groups": fsdp,
-         "zero1": zero, "zero2": zero, "zero3": zero, "nadam": odd, "uncorrected": odd}
+         "zero1": zero, "zero2": zero, "zero3": zero, "universal3": universal, "nadam": odd, "uncorrected": odd}
 
 
 def main(out, *kinds):
@@ -180,7 +192,7 @@ def main(out, *kinds):
         for row in SAMPLES.tolist():
             f.write(json.dumps({"ids": row}) + "\n")
     for kind in kinds or KINDS:
-        if KINDS[kind] in (trainer, odd):
+        if KINDS[kind] in (trainer, odd, universal):
             KINDS[kind](out, kind)
         else:
             torch.multiprocessing.spawn(KINDS[kind], (out, kind), nprocs=2)
