@@ -361,6 +361,14 @@ rated distill '{"ids":[3,4,5],"teacher_ids":[[3,999]],"teacher_logprobs":[[-1,-2
 rated choice '{"choices":[[3,4]],"label":0}' "'choices' is no list of two or more" encoders/bert-choice
 rated choice '{"choices":[[3],[4]],"label":2}' "'label' is no number of a choice, from 0 to 1" encoders/bert-choice
 
+rated kto '{"prompt":[3],"completion":[4],"label":true,"reference_logps":2}' "'reference_logps' is 2, and no log-likelihood is above 0"
+rated policy '{"ids":[3,4,5],"old_logprobs":[-1,5],"advantage":1}' "'old_logprobs' has 5, and no log-likelihood is above 0"
+rated "policy --loss-beta 0.1" '{"ids":[3,4,5],"old_logprobs":[-1,-1],"advantage":1}' "no 'ref_logprobs'"
+rated distill '{"ids":[3,4,5],"teacher_ids":[[3,4]],"teacher_logprobs":[[-0.1,-0.1]]}' "'teacher_logprobs': a place has probabilities of 1.80967 in all"
+rated multi-label '{"ids":[3,4],"labels":[0,2,1]}' "'labels' has 2, and is from 0 to 1" models/bert-classify
+dpo '{"prompt":[3],"chosen":[],"rejected":[5],"ref_chosen_logps":-1,"ref_rejected_logps":-2}' "bad.jsonl:1: an empty 'chosen'"
+dpo '{"prompt":[3],"chosen":[4],"rejected":[5],"ref_chosen_logps":3,"ref_rejected_logps":-2}' "'ref_chosen_logps' is 3, and no log-likelihood is above 0"
+
 # of four rewards the advantages are those of GRPO; a choice without one is left out
 {
     echo '{"prompt_ids":[3,9],"choices":[{"ids":[4,8],"reward":1},{"ids":[5],"reward":3},{"ids":[6],"reward":null},{"ids":[7],"reward":2.5}]}'

@@ -174,6 +174,7 @@ int train_loss_labels(struct data_options *o, const struct train *t, struct err 
     o->labels = loss_table[t->loss].labels;
     find_source(o, t);
     o->unscaled = t->o.unscaled;
+    o->references = train_loss_numbers(t).beta > 0;
     if (model_number(t->session->checkpoint->model, "types", &types))
         o->types = (uint32_t)types;
     if (o->labels == LABELS_MASKED && !(t->o.mask_probability > 0)) {

@@ -187,6 +187,7 @@ int data_open(struct data **out, const struct data_options *options, struct err 
                                          .threads = options->threads,
                                          .labels = texts_labels_of(options->labels),
                                          .unscaled = options->unscaled,
+                                         .references = options->references,
                                          .types = options->types,
                                          .class_name = options->class_name,
                                          .classes = options->classes };

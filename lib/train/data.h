@@ -71,7 +71,7 @@ struct data_options {
     struct labelled_shift shift;   /* of a decoder that reads a source, */
     uint64_t source_vocab;         /* whose ids are smaller; 0: no limit; */
     size_t source_most;            /* and which is at most so long; 0: any length */
-    bool unscaled;                 /* with LABELS_DRAWN: as in texts_options, */
+    bool unscaled, references;     /* with LABELS_DRAWN: as in texts_options, */
     uint32_t types;                /* too */
     const char *const *class_name; /* [classes]: with LABELS_TEXT and LABELS_TOKENS */
     size_t classes;

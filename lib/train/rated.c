@@ -47,6 +47,18 @@ static int read_number(const struct json *j, const char *key, double *out,
     return json_double(j, out) ? 0 : err_set(err, ERR_INPUT, "'%s' is no number", key);
 }
 
+/* A log-likelihood. */
+static int read_likelihood(const struct json *j, const char *key, double *out,
+                           struct err *err)
+{
+    if (read_number(j, key, out, err) < 0)
+        return -1;
+    return *out > LIKELIHOOD_SLACK
+               ? err_set(err, ERR_INPUT, "'%s' is %g, and no log-likelihood is above 0",
+                         key, *out)
+               : 0;
+}
+
 /* The N numbers of the list J; or, where a number MAY be one for all, that. */
 static int read_numbers(const struct json *j, const char *key, bool may, double *out,
                         size_t n, struct err *err)
@@ -195,8 +207,8 @@ static int read_judged(const struct texts_options *o, const struct json *root,
             return -1;
         if (o->unscored)
             continue;
-        if (read_number(json_get(root, known[k]), known[k], &line->reference[k], err) <
-            0)
+        if (read_likelihood(json_get(root, known[k]), known[k], &line->reference[k],
+                            err) < 0)
             return -1;
         line->reference[k] = -line->reference[k];
     }
@@ -210,6 +222,24 @@ static int read_judged(const struct texts_options *o, const struct json *root,
 
 /* ---- drawn texts ---- */
 
+/* None of X[N] is above 0, and the sum of their probabilities at most MOST. */
+static int check_likelihoods(const char *key, const double *x, size_t n, double most,
+                             struct err *err)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (x[i] > LIKELIHOOD_SLACK)
+            return err_set(err, ERR_INPUT,
+                           "'%s' has %g, and no log-likelihood is above 0", key, x[i]);
+        sum += exp(x[i]);
+    }
+    return sum > most
+               ? err_set(err, ERR_INPUT, "'%s': a place has probabilities of %g in all",
+                         key, sum)
+               : 0;
+}
+
 /* The log-likelihoods of the tokens of DRAWN, as generate prints them. */
 static int read_logprobs(const struct json *list, double *out, size_t n,
                          struct err *err)
@@ -219,8 +249,8 @@ static int read_logprobs(const struct json *list, double *out, size_t n,
     if (list->type != JSON_ARRAY || list->n != n)
         return err_set(err, ERR_INPUT, "%u 'logprobs' for %zu tokens", list->n, n);
     for (const struct json *one = list->first; one; one = one->next, i++)
-        if (read_number(one->type == JSON_OBJECT ? json_get(one, "logprob") : one,
-                        "logprob", &out[i], err) < 0)
+        if (read_likelihood(one->type == JSON_OBJECT ? json_get(one, "logprob") : one,
+                            "logprob", &out[i], err) < 0)
             return -1;
     return 0;
 }
@@ -266,8 +296,14 @@ static int read_drawn(const struct texts_options *o, const struct json *prompt,
     if (ret == 0 && old)
         ret = prompt ? read_logprobs(old, x + n, n, err)
                      : read_numbers(old, "old_logprobs", false, x + n, n, err);
+    if (ret == 0 && old)
+        ret = check_likelihoods("old_logprobs", x + n, n, INFINITY, err);
+    if (ret == 0 && !reference && o->references && !o->unscored)
+        ret = missing("ref_logprobs", err);
     if (ret == 0 && reference && !o->unscored)
         ret = read_numbers(reference, "ref_logprobs", false, x + 2 * n, n, err);
+    if (ret == 0 && reference && !o->unscored)
+        ret = check_likelihoods("ref_logprobs", x + 2 * n, n, INFINITY, err);
     for (size_t i = 0; i < n && ret == 0; i++)
         for (size_t k = 0; k < 3; k++)
             line_add_value(line, x[k * n + i]);
@@ -424,6 +460,8 @@ static int read_taught(const struct texts_options *o, const struct json *root,
         x = xcalloc(some.n + 1, sizeof(*x));
         if (ret == 0)
             ret = read_numbers(p, "teacher_logprobs", false, x, some.n, err);
+        if (ret == 0)
+            ret = check_likelihoods("teacher_logprobs", x, some.n, 1.01, err);
         for (size_t k = 0; k < some.n && ret == 0; k++) {
             line_add_value(line, some.id[k]);
             line_add_value(line, x[k]);

@@ -49,6 +49,9 @@ MUST_CHECK int line_encode_pair(const struct texts_options *o, struct str *promp
 /* Appends the end id, unless a post-processor has done so. */
 void line_end(const struct texts_options *o, struct tokens *ids);
 
+/* What is above 0 by more than rounding is no log-likelihood. */
+#define LIKELIHOOD_SLACK 1e-3
+
 /* rated - lines whose samples have numbers: makes them of TEXT, the object of LINE */
 struct json;
 MUST_CHECK int rated_read(const struct texts_options *o, const struct json *text,

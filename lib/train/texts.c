@@ -313,6 +313,10 @@ static int read_pair_field(struct jsonlex *lex, const struct texts_options *o,
 
         if (lex->token != JSONLEX_NUMBER || !str_double(str_text(&lex->text), x))
             return jsonlex_error(lex, err, "'%s' is no number", field_names[field]);
+        if (!o->unscored && *x > LIKELIHOOD_SLACK)
+            return jsonlex_error(lex, err,
+                                 "'%s' is %g, and no log-likelihood is above 0",
+                                 field_names[field], *x);
         *x = -*x;
         return 0;
     }
@@ -428,6 +432,9 @@ static int check_pair(const struct texts_options *o, const struct fields *f,
          i++)
         if (!f->has[all[i]])
             return err_set(err, ERR_INPUT, "no '%s'", field_names[all[i]]);
+    for (int k = 0; k < 2; k++)
+        if (!f->ids[k].n && !f->answer[k].len)
+            return err_set(err, ERR_INPUT, "an empty '%s'", field_names[all[1 + k]]);
     if ((f->ids[1].n > 0) != ids || (f->ids[2].n > 0) != ids)
         return err_set(err, ERR_INPUT,
                        "'prompt', 'chosen' and 'rejected' are all texts, or all ids");
@@ -480,6 +487,10 @@ static int check_labels(const struct texts_options *o, const struct fields *f,
     if (numbers && line->nvalues != o->classes)
         return err_set(err, ERR_INPUT, "%zu numbers in '%s', and the model has %zu",
                        line->nvalues, field_names[field], o->classes);
+    for (size_t i = 0; o->labels == TEXTS_VALUES && i < line->nvalues; i++)
+        if (!(line->value[i] >= 0 && line->value[i] <= 1))
+            return err_set(err, ERR_INPUT, "'%s' has %g, and is from 0 to 1",
+                           field_names[field], line->value[i]);
     if (numbers && (f->has[FIELD_IDS] || f->has[FIELD_TEXT]))
         return 0;
     if (!f->has[FIELD_IDS] && (field != FIELD_LABEL || !f->has[FIELD_TEXT]))

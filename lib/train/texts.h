@@ -52,9 +52,10 @@ struct texts_options {
     bool last_answer;                  /* as in chats_options */
     int format;                        /* enum texts_format */
     enum texts_labels labels;
-    bool unscored;  /* likelihoods and advantages are not looked for */
-    bool unscaled;  /* advantages are not divided by the deviation of rewards */
-    uint32_t types; /* token types of the model; 0: it has none */
+    bool unscored;   /* likelihoods and advantages are not looked for */
+    bool references; /* of drawn texts likelihoods by a reference are needed */
+    bool unscaled;   /* advantages are not divided by the deviation of rewards */
+    uint32_t types;  /* token types of the model; 0: it has none */
     const char *const *class_name; /* [classes]: a label may be the name of a class; or
                                     * NULL: they have none */
     size_t classes;
