@@ -97,6 +97,48 @@ for optimizer in muon adafactor adam8bit lion; do
     rm -r $optimizer
 done
 
+# ---- --master none: matrices in bf16 alone, rounded at random ----
+
+# (tests/oracle/check-rounding.py holds an update against float64 and the same random bits)
+model=$data/models/llama-gqa
+set -- --compute bf16 --master none
+train "$@" --deterministic --ema 0.5 -o one "$model"
+train "$@" --deterministic --ema 0.5 --dp 4 --zero 3 -o two "$model"
+ok "weights without masters have the same bits on ZeRO 3" same_files one/step-000004 two/step-000004
+train "$@" --ema 0.5 --tp 2 --dp 2 --zero 1 -o cut "$model"
+goes_on cut --pp 2
+ok "and the same losses on tp 2, and from there on pp 2" near_losses one moved 1e-5
+train --compute bf16 -o wide "$model"
+ok "and nearly those of updates of f32" near_losses one wide 5e-3
+rm -r one two cut moved wide
+for layout in "" "--tp 3 --dp 2 --zero 3" "--pp 2 --dp 2 --zero 1" "--deterministic" "--deterministic --dp 2 --zero 1" "--deterministic --dp 2 --zero 3"; do
+    without=$*
+    [ "${layout#*deter}" = "$layout" ] || without=
+    # shellcheck disable=SC2086 # words
+    train $without --steps 1 --save-every 0 $layout --report-memory "$model" 2> report
+    sed -n 's/.*"total":\([0-9]*\).*/\1/p' report | sort -u > kept
+    # shellcheck disable=SC2086 # words
+    mem-estimate train --framework tp-run --runtime 0 --seq 24 --global-batch 4 --micro-batch 1 $layout --schedule 1f1b \
+        $without --threads 1 --json "$model" | tr '{' '\n' | sed -n 's/.*"total":\([0-9]*\).*/\1/p' | sort -u > foretold
+    ok "mem-estimate foretells each rank's bytes with $without $layout" sh -c "test -s kept && cmp kept foretold"
+done
+train "$@" -o one "$data/models/llama-groups"
+train --compute bf16 --tp 2 -o two "$data/models/llama-groups"
+ok "a model of bf16 begins with its weights as they are" near_losses one two 0.02
+ok "to the bit" test "$(sed -n 1p one.losses)" = "$(sed -n 1p two.losses)"
+ok "a checkpoint of bf16 has no master of what has none" sh -c \
+    "! grep -q 'q_proj.weight.master' one/step-000004/checkpoint.json && grep -q 'norm.weight.master' one/step-000004/checkpoint.json"
+rm -r one two
+for wrong in "--compute f32" "--compute f16" "--compute bf16 --optimizer muon" "--compute bf16 --lora 2"; do
+    # shellcheck disable=SC2086 # words
+    run tp-run train --data ids.jsonl --seq 24 --steps 1 --master none $wrong -o one "$model"
+    status_is 2 "--master none is refused with $wrong"
+done
+run tp-run train --data ids.jsonl --seq 24 --steps 1 --save-every 0 --compute bf16 --master none --pp 2 "$data/models/gemma2"
+status_is 1 "--master none is refused where one stage reads a table that another multiplies by"
+run mem-estimate train --framework tp-run --deterministic --seq 24 --micro-batch 1 --micro-batches 3 "$model"
+status_is 2 "mem-estimate refuses --deterministic of three micro-batches"
+
 # ---- experts, in tensors of their own and stacked ----
 
 for name in mixtral gpt-oss; do

@@ -4,6 +4,7 @@
  * aligned to an element alone or to 16 bytes, results that are NaN before, threads in
  * several orders.
  * What has one value only is compared to the bit, sums and functions within a bound. */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -2585,6 +2586,41 @@ static void try_arrays(void)
     }
 }
 
+/* Numbers of a matrix that is cut, with some that are none, infinite, or near it. */
+static void try_rounding(void)
+{
+    enum { N = 70001 };
+    struct rounding r = { .n = N,
+                          .stream = 24,
+                          .step = 11,
+                          .key = UINT64_C(0x123456789abcdef),
+                          .first = (UINT64_C(1) << 35) + 3,
+                          .cols = 77,
+                          .stride = 12345,
+                          .skip = 5 };
+    float *x = numbers_new(N, FORMAT_F32, 5);
+    uint16_t *mine = xcalloc(N, sizeof(*mine)), *got = xcalloc(N, sizeof(*got));
+    struct rounding on = r;
+
+    x[7] = INFINITY;
+    x[8] = NAN;
+    x[9] = -FLT_MAX;
+    owned.n = 0;
+    r.x = x;
+    r.y = mine;
+    on.x = copy_new(x, N * sizeof(*x), sizeof(*x));
+    on.y = copy_new(mine, N * sizeof(*mine), sizeof(*mine));
+    check(backend_cpu.round(cpu, &r, &err) == 0 &&
+          backend_cuda.round(gpu, &on, &err) == 0 &&
+          backend_cuda.copy_out(gpu, got, on.y, N * sizeof(*got), &err) == 0);
+    tap_ok(!memcmp(got, mine, N * sizeof(*got)), "stochastic rounding: the CPU's bits");
+    while (owned.n)
+        backend_cuda.release(gpu, owned.v[--owned.n]);
+    free(x);
+    free(mine);
+    free(got);
+}
+
 /* ---- fused operations ---- */
 
 enum { BESIDE_LAYERS = 10 }; /* launches of a step, at most */
@@ -2699,6 +2735,7 @@ int main(int argc, char **argv)
         { "kv-cache", try_cache },
         { "fragments", try_fragments },
         { "arrays", try_arrays },
+        { "rounding", try_rounding },
         { "lacks", try_lacks },
         { "fused", try_launches },
     };

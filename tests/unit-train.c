@@ -12,6 +12,7 @@
 
 #include "lib/base/fs.h"
 #include "lib/base/mem.h"
+#include "lib/base/rng.h"
 #include "lib/base/str.h"
 #include "lib/model/option.h"
 #include "lib/run/launch.h"
@@ -85,6 +86,81 @@ static void try_adamw(const char *file)
     if (!tap_ok(off <= N / 100 && !far,
                 "and its weights, but where its root is rounded otherwise"))
         printf("# %zu of %d differ, %zu by more\n", off, 3 * N, far);
+}
+
+/* Rounds N copies of X, of which number K has place FIRST + K, to Y. */
+static void round_all(uint16_t *y, const float *x, uint64_t n, uint64_t first,
+                      uint32_t step)
+{
+    const struct rounding r = { .n = n,
+                                .y = y,
+                                .x = x,
+                                .stream = 3,
+                                .step = step,
+                                .key = 77,
+                                .first = first,
+                                .cols = n,
+                                .stride = n };
+    struct err err;
+
+    if (backend_cpu.round(device, &r, &err) < 0)
+        abort();
+}
+
+/* Stochastic rounding: a share of 0x5000 / 0x10000 goes up. */
+static void try_rounding(void)
+{
+    enum { N = 40000, UP = 0x5000 };
+    static float x[N];
+    static uint16_t y[N], part[N];
+    const uint32_t bits = 0xc0490000u + UP;
+    uint32_t word[4] = { 5, 0, 3, 9 };
+    double up = 0, expected = (double)UP / 0x10000;
+    struct rounding one = { .stream = 3, .step = 9, .key = 77, .cols = 1 };
+    uint32_t other[4];
+    struct rounding cut;
+    struct err err;
+    bool near = true;
+
+    for (int i = 0; i < N; i++)
+        memcpy(&x[i], &bits, sizeof(bits));
+    round_all(y, x, N, 1000, 9);
+    for (int i = 0; i < N; i++) {
+        up += y[i] == 0xc04a;
+        near &= y[i] == 0xc049 || y[i] == 0xc04a;
+    }
+    tap_ok(near && fabs(up / N - expected) < 4 * sqrt(expected * (1 - expected) / N),
+           "a number is rounded up as often as it is near, within 4 deviations");
+    round_all(part, x, N - 123, 1123, 9);
+    tap_ok(!memcmp(part, y + 123, (N - 123) * sizeof(*y)),
+           "by the place, wherever a piece begins");
+    cut = (struct rounding){ .n = 100,
+                             .y = part,
+                             .x = x,
+                             .stream = 3,
+                             .step = 9,
+                             .key = 77,
+                             .first = 1010,
+                             .cols = 10,
+                             .stride = 400,
+                             .skip = 5 };
+    if (backend_cpu.round(device, &cut, &err) < 0)
+        abort();
+    for (int i = 0; i < 100; i++)
+        near &= part[i] == y[10 + (i + 5) / 10 * 400 + (i + 5) % 10];
+    tap_ok(near, "of a matrix that is cut, too");
+    round_all(part, x, N, 1000, 10);
+    tap_ok(memcmp(part, y, sizeof(y)) != 0, "and the update");
+    rounding_words(other, &one, 5);
+    rng_block(word, 77);
+    tap_ok(!memcmp(word, other, sizeof(word)), "its random numbers are rng_block's");
+    x[0] = INFINITY;
+    x[1] = NAN;
+    x[2] = 0;
+    x[3] = 1.5f;
+    round_all(y, x, 4, 0, 1);
+    tap_ok(y[0] == 0x7f80 && (y[1] & 0x7fff) > 0x7f80 && y[2] == 0 && y[3] == 0x3fc0,
+           "what is no number, infinite or of bf16 stays");
 }
 
 /* Optimizers of one slot.  All steps from the first weights: as far from float64 as
@@ -814,6 +890,7 @@ int main(int argc, char **argv)
     try_slot(sgd, OPTIMIZER_MOMENTUM, 1e-2, "SGD with momentum");
     try_slot(lion, OPTIMIZER_LION, 1e-3, "Lion");
     try_squares();
+    try_rounding();
     try_scaler();
     try_codes(codes);
     backend_cpu.close(device);

@@ -29,7 +29,6 @@ const char *const weight_words[] = { "bf16", "f16",  "f32",   "fp8",   "int8", "
                                      "q4_K", "q4_0", "codes", NULL };
 const char *const float_words[] = { "bf16", "f16", "f32", "fp8", "int8", NULL };
 const char *const cache_words[] = { "bf16", "f16", "f32", "fp8", "int8", "int4", NULL };
-const char *const master_names[] = { "f32", "none", NULL };
 
 /* Prompt tokens of a step: vLLM's max_num_batched_tokens on large devices; tp-run's. */
 enum { PREFILL = 8192, TP_RUN_PREFILL = 512 };
@@ -388,13 +387,14 @@ static int set_training(struct request *r, const struct request_options *o,
     struct memory_options *m = &r->memory;
 
     m->optimizer = (enum optimizer_kind)o->optimizer;
-    m->master = o->master == 0;
+    m->master = o->master == MASTER_F32;
     m->zero = o->zero;
     m->hsdp = o->hsdp;
     offload_set(m, o->offload);
     m->flash = o->flash != 1;
     m->fused_loss = o->fused_loss;
     m->dropout = o->dropout;
+    m->deterministic = o->deterministic;
     m->eager = o->eager;
     m->sequence_parallel = o->sequence_parallel || o->etp ||
                            (m->framework == FRAMEWORK_TORCHTITAN && m->train);
@@ -406,6 +406,8 @@ static int set_training(struct request *r, const struct request_options *o,
     if ((o->saved || o->dora) && !o->lora)
         return err_set(err, ERR_USAGE, "--%s: give --lora as well",
                        o->saved ? "modules-to-save" : "dora");
+    if (o->deterministic && m->framework != FRAMEWORK_TP_RUN)
+        return err_set(err, ERR_USAGE, "--deterministic: is of --framework=tp-run");
     if (o->dora && m->framework != FRAMEWORK_TP_RUN)
         return err_set(err, ERR_USAGE,
                        "--dora: is estimated with --framework tp-run alone");
@@ -702,6 +704,7 @@ static const char *foreign_option(const struct request_options *o, bool train)
         { o->fused_loss, "fused-loss" },
         { o->eager, "eager" },
         { o->dropout, "dropout" },
+        { o->deterministic, "deterministic" },
         { o->sequence_parallel, "sequence-parallel" },
         { o->sp_mode, "sp-mode" },
         { o->loss, "loss" },
@@ -736,7 +739,7 @@ static bool is_detailed(const struct request_options *o)
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
                   o->cache_tokens || o->threads || o->backend_given || o->sp_mode ||
-                  o->loss;
+                  o->loss || o->deterministic;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;

@@ -25,7 +25,7 @@ struct request_options {
     const char *stages;
     int loss, choices; /* of loss_choices; texts of a choice */
     int optimizer, master, offload, flash;
-    bool sequence_parallel, fused_loss, dropout, eager, dora;
+    bool sequence_parallel, fused_loss, dropout, eager, dora, deterministic;
     bool seq_given, memory_given, runtime_given, fragmentation_given, backend_given;
     double fragmentation, margin;
 };
@@ -33,7 +33,6 @@ struct request_options {
 extern const char *const flash_names[], *const balance_names[], *const backend_names[];
 /* The rank of --lora without a value. */
 extern const char *const lora_rank[];
-extern const char *const master_names[];
 /* Common types of weights; types of activations. */
 extern const char *const weight_words[], *const float_words[], *const cache_words[];
 
@@ -109,8 +108,8 @@ extern const char *const weight_words[], *const float_words[], *const cache_word
                     optimizer_names, NULL),                                            \
         REQUEST_ROW(OPT_CHOICE, "offload", &(r).offload, "WHAT", NULL, offload_names,  \
                     NULL),                                                             \
-        REQUEST_ROW(OPT_CHOICE, "master", &(r).master, "f32|none", NULL, master_names, \
-                    NULL),                                                             \
+        REQUEST_ROW(OPT_CHOICE, "master", &(r).master, "f32|none", NULL,               \
+                    optimizer_masters, NULL),                                          \
         REQUEST_ROW(OPT_STRING, "grad-dtype", &(r).grad_dtype, "TYPE", NULL, NULL,     \
                     NULL),                                                             \
         REQUEST_ROW(OPT_COUNT, "hsdp", &(r).hsdp, "N", NULL, NULL, NULL),              \
@@ -127,6 +126,8 @@ extern const char *const weight_words[], *const float_words[], *const cache_word
         REQUEST_ROW(OPT_CHOICE, "loss", &(r).loss, "NAME", NULL, loss_choices, NULL),  \
         REQUEST_ROW(OPT_COUNT, "choices", &(r).choices, "N", NULL, NULL, NULL),        \
         REQUEST_ROW(OPT_STRING, "sp-mode", &(r).sp_mode, "MODE", NULL, NULL, NULL),    \
+        REQUEST_ROW(OPT_FLAG, "deterministic", &(r).deterministic, NULL, NULL, NULL,   \
+                    NULL),                                                             \
         REQUEST_ROW(OPT_FLAG, "sequence-parallel", &(r).sequence_parallel, NULL, NULL, \
                     NULL, NULL)
 

@@ -152,7 +152,9 @@ static const double usual_momentum = 0.9, usual_beta2 = 0.999;
     SETTING(HARD, DOUBLE, SHARE, "distill-hard", numbers.hard, "X", NULL,              \
             SETTING_ADDED)                                                             \
     SETTING(COMPUTE, CHOICE, CHOICE, "compute", compute, "TYPE", compute_names,        \
-            SETTING_ADDED)
+            SETTING_ADDED)                                                             \
+    SETTING(MASTER, CHOICE, CHOICE, "master", master, "f32|none",                      \
+            optimizer_masters, SETTING_ADDED)
 /* clang-format on */
 
 #define SETTING(id, ...) S_##id,
@@ -903,6 +905,24 @@ static struct program_options options_of(const struct train *t)
                                      .dropout = t->o.dropout };
 }
 
+/* ERR_USAGE when weights cannot be kept in bf16 alone. */
+static int check_master(const struct train *t, struct err *err)
+{
+    const struct train_options *o = &t->o;
+
+    if (!o->master)
+        return 0;
+    if (o->compute != COMPUTE_BF16)
+        return err_set(err, ERR_USAGE, "--master none: give --compute bf16");
+    if (optimizer_table[o->optimizer].matrices != MATRICES_NONE)
+        return err_set(err, ERR_USAGE,
+                       "--master none: --optimizer %s updates whole matrices in f32",
+                       optimizer_names[o->optimizer]);
+    return t->session->checkpoint->adapter || o->lora
+               ? err_set(err, ERR_USAGE, "--master none: not of an adapter")
+               : 0;
+}
+
 /* ERR_USAGE when no router of the model has a bias in the choice of experts. */
 static int check_biases(const struct train *t, struct err *err)
 {
@@ -1013,6 +1033,7 @@ static void count_bytes(const struct train *t, const struct program *p,
                                               (enum optimizer_kind)o->optimizer,
                                           .zero = o->zero,
                                           .hsdp = o->hsdp,
+                                          .master = o->master == 0,
                                           .compute_bytes =
                                               o->compute == COMPUTE_F32 ? 4 : 2 };
     bool *trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
@@ -1332,6 +1353,8 @@ static int prepare(struct request *r, const struct cmd *cmd,
         choose_backend(t, err) < 0)
         return -1;
     ret = check_shares(r, err);
+    if (ret == 0)
+        ret = check_master(t, err);
     if (r->from)
         train_from_place(t);
     if (ret == 0)

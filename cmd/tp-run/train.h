@@ -59,6 +59,7 @@ struct train_options {
     const char *freeze, *only; /* names of what is not trained; of all that is */
     int frozen;                /* enum weights_form of matrices that are not trained */
     int compute;               /* enum session_compute */
+    int master;     /* 1: matrices that products read are kept in bf16 alone */
     int early_stop; /* evaluations without gain that end the run; 0: any number */
 };
 

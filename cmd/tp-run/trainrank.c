@@ -489,6 +489,7 @@ static int open_work(struct work *w, struct err *err)
         .compute = o->compute == COMPUTE_BF16  ? FORMAT_BF16
                    : o->compute == COMPUTE_F16 ? FORMAT_F16
                                                : FORMAT_F32,
+        .no_master = o->master > 0,
         .zero = o->zero,
         .hsdp = o->hsdp,
         .offload = o->offload > 0,

@@ -36,16 +36,28 @@ AS_WRITTEN static void sum_loop(const struct array_call *c, size_t i, size_t end
 
 static void cast_loop(const struct array_call *c, size_t i, size_t end)
 {
+    enum { SOME = 256 };
     size_t unit = (size_t)format_bits(c->x_format) / 8;
-    const float *x = (const float *)c->x;
+    const char *from = c->x;
+    float some[SOME];
 
-    if (c->y_format == FORMAT_F32)
-        dtype_to_f32(format_dtype(c->x_format), (const char *)c->x + i * unit,
-                     (float *)c->y + i, end - i);
-    else
-        for (uint16_t *y = c->y; i < end; i++)
-            y[i] = c->y_format == FORMAT_BF16 ? dtype_f32_to_bf16(x[i])
-                                              : dtype_f32_to_f16(x[i]);
+    if (c->y_format == FORMAT_F32) {
+        dtype_to_f32(format_dtype(c->x_format), from + i * unit, (float *)c->y + i,
+                     end - i);
+        return;
+    }
+    for (uint16_t *y = c->y; i < end;) {
+        const size_t n = end - i < SOME ? end - i : SOME;
+        const float *x = some;
+
+        if (c->x_format == FORMAT_F32)
+            x = (const float *)c->x + i;
+        else
+            dtype_to_f32(format_dtype(c->x_format), from + i * unit, some, n);
+        for (size_t k = 0; k < n; k++, i++)
+            y[i] = c->y_format == FORMAT_BF16 ? dtype_f32_to_bf16(x[k])
+                                              : dtype_f32_to_f16(x[k]);
+    }
 }
 
 /* A task's sums stay below 2^64: a square has 48 bits, STEP 14. */

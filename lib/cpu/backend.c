@@ -118,4 +118,5 @@ const struct backend backend_cpu = {
     .limits = cpu_limits,
     .bf16 = cpu_bf16,
     .array = cpu_arrays,
+    .round = cpu_round,
 };

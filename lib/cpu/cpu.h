@@ -233,6 +233,7 @@ int32_t cpu_sample(const float *logits, size_t vocab, const struct draw *draw,
 
 extern kernel *const cpu_kernels[OP_COUNT];
 extern array_kernel *const cpu_arrays[ARRAY_COUNT];
+int cpu_round(struct device *d, const struct rounding *r, struct err *err);
 extern const struct kernel_limits cpu_limits[OP_COUNT];
 /* The kernels of the reverse: reverse/FILE-back.c. */
 extern kernel kernel_outer, kernel_head_outer, kernel_embedding_back, kernel_column_sum,

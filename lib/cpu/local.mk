@@ -9,6 +9,7 @@ include %D%/rows/local.mk
 include %D%/reverse/local.mk
 lib_libshardutils_a_SOURCES += \
     %D%/arrays.c \
+    %D%/rounding.c \
     %D%/backend.c \
     %D%/cpu.h \
     %D%/kernels.c \

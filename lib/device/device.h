@@ -24,6 +24,7 @@
 #include "lib/base/dtype.h"
 #include "lib/base/err.h"
 #include "lib/device/arrays.h"
+#include "lib/device/rounding.h"
 #include "lib/device/layout.h"
 #include "lib/device/ledger.h"
 #include "lib/program/program.h"
@@ -273,6 +274,8 @@ struct backend {
      * none */
     const unsigned *bf16;
     array_kernel *const *array; /* [ARRAY_COUNT]; NULL: LACKS(word) */
+    /* y = x, rounded to bf16 up or down at random (rounding.h) */
+    int (*round)(struct device *d, const struct rounding *r, struct err *err);
     const struct device_collectives
         *collectives; /* NULL: collectives go through the host */
 };

@@ -9,6 +9,10 @@
 const char *const optimizer_names[OPTIMIZER_KINDS + 1] = {
     "adamw", "sgd", "momentum", "lion", "adam8bit", "adafactor", "muon", NULL
 };
+const char *const optimizer_masters[] = {
+    [MASTER_F32] = "f32", [MASTER_NONE] = "none", NULL
+};
+
 const char *const muon_adjusts[MUON_ADJUSTS + 1] = { "original", "match-rms-adamw",
                                                      NULL };
 

@@ -62,6 +62,11 @@ enum optimizer_kind {
 /* Their names; NULL at the end. */
 extern const char *const optimizer_names[OPTIMIZER_KINDS + 1];
 
+/* Whether weights that are narrower in products have f32 numbers, too, which are what
+ * is updated: words of --master, by enum; NULL at the end. */
+enum { MASTER_F32, MASTER_NONE };
+extern const char *const optimizer_masters[];
+
 struct optimizer_options {
     enum optimizer_kind kind;
     double beta1, beta2, eps, momentum; /* of those that use them */
@@ -112,6 +117,8 @@ extern const struct optimizer_info optimizer_table[OPTIMIZER_KINDS];
  * the state of *COUNT from *FIRST, and updates those.  A range begins at a multiple of
  * OPTIMIZER_BLOCK; that of the last rank is not shorter than another's. */
 enum { OPTIMIZER_BLOCK = 64 };
+/* Numbers of a weight without an f32 master that are updated at a time, at most. */
+enum { OPTIMIZER_WITHOUT = 1 << 16 };
 void optimizer_range(uint64_t n, int rank, int size, uint64_t *first, uint64_t *count);
 
 /* What each rank of SIZE keeps of unit U of UNITS, N elements of P, SHARE[size] in the

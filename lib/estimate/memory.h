@@ -118,6 +118,7 @@ struct memory_options {
     bool sequence_parallel;     /* Megatron's: values replicated over tp are split by
                                  * tokens */
     bool flash, fused_loss, dropout;
+    bool deterministic; /* tp-run's sums have the same bits on all layouts */
     bool eager;         /* PyTorch's eager mode: one kernel per operation */
     uint64_t lora_rank; /* 0: no LoRA */
     const char *lora_targets, *lora_saved, *freeze, *only;

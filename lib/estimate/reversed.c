@@ -1,6 +1,7 @@
 /* reversed - the memory of tp-run train, from the program that it runs */
 #include "lib/estimate/reversed.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,6 +127,7 @@ static const struct program *program_at(struct reversed_programs *known,
                                              .rounded = rounds && !o->half,
                                              .half = rounds && o->half,
                                              .recompute = plan,
+                                             .deterministic = o->deterministic,
                                              .split = o->split,
                                              .sequence = o->sequence_parallel,
                                              .balance = balances(m),
@@ -248,8 +250,10 @@ static int add_engine(struct ledger *list, const struct program *p,
 }
 
 /* Numbers of the copies that products read (train/rounded.h): of what the store has as
- * f32 numbers, which is what is TRAINED, and vectors. */
-static uint64_t copies(const struct program *p, const bool *trained, bool gathers)
+ * f32 numbers, which is what is TRAINED, and vectors.  ALONE: without masters there are
+ * no copies. */
+static uint64_t copies(const struct program *p, const bool *trained, bool gathers,
+                       bool alone)
 {
     bool *rounded = roundable_new(p);
     uint64_t n = 0;
@@ -257,8 +261,9 @@ static uint64_t copies(const struct program *p, const bool *trained, bool gather
     for (int i = 0; i < p->nweights; i++) {
         const struct weight *w = &p->weight[i];
 
-        n += rounded[i] && (trained[i] ? !gathers : w->rows == 1) ? w->rows * w->cols
-                                                                  : 0;
+        n += rounded[i] && (trained[i] ? !gathers && !alone : w->rows == 1)
+                 ? w->rows * w->cols
+                 : 0;
     }
     free(rounded);
     return n;
@@ -306,6 +311,69 @@ static int sharing_of(const struct memory_options *o)
     return !o->zero ? 1 : sp * (o->hsdp && o->hsdp < dp ? o->hsdp : dp);
 }
 
+/* Of weights without masters (train/parameters.c): the bytes of unit U's image before
+ * its element AT, */
+static uint64_t bytes_before(const struct program *p, const struct units *units, int u,
+                             const struct unit_images *image, uint64_t at)
+{
+    uint64_t first = 0;
+
+    for (int i = units->v[u].first; i < units->v[u].end; i++) {
+        const uint64_t n = p->weight[i].rows * p->weight[i].cols;
+
+        if (units->of[i] != u)
+            continue;
+        if (at < first + n)
+            return image->at[i] +
+                   (at - first) * (image->narrow[i] ? sizeof(uint16_t) : sizeof(float));
+        first += n;
+    }
+    return image->bytes[u];
+}
+
+/* and what rank RANK of SIZE that share keeps of them, and of others: T's weights, and
+ * the room of an update. */
+static void without_masters(struct reversed_trained *t, const struct program *p,
+                            const bool *trains, const struct units *u,
+                            const struct unit_images *image,
+                            const struct memory_options *o, int rank, int size)
+{
+    const uint64_t four = sizeof(float);
+    size_t *share = xcalloc((size_t)size, sizeof(*share));
+    uint64_t bytes = 0, most = 0;
+
+    for (int k = 0; k < u->n; k++) {
+        uint64_t first = 0, end, from, at = 0;
+
+        optimizer_deal(o->optimizer, p, u, k, size, share);
+        for (int r = 0; r < rank; r++)
+            first += share[r];
+        end = first + share[rank];
+        from = bytes_before(p, u, k, image, first);
+        if (size > 1 && o->zero >= 3)
+            bytes +=
+                (from % four + bytes_before(p, u, k, image, end) - from + four - 1) /
+                four * four;
+        else
+            bytes += image->bytes[k];
+        for (int i = u->v[k].first; i < u->v[k].end; i++) {
+            const uint64_t n = p->weight[i].rows * p->weight[i].cols;
+            const uint64_t low = at > first ? at : first;
+            const uint64_t high = at + n < end ? at + n : end;
+
+            if (u->of[i] != k)
+                continue;
+            at += n;
+            if (trains[i] && image->narrow[i] && high > low && high - low > most)
+                most = high - low;
+        }
+    }
+    t->weights = bytes / four;
+    most = most < OPTIMIZER_WITHOUT ? most : OPTIMIZER_WITHOUT;
+    t->room = most > t->room ? most : t->room;
+    free(share);
+}
+
 struct reversed_trained reversed_trained(const struct program *p, const bool *trains,
                                          const struct memory_options *o,
                                          const int coord[MESH_NAXES])
@@ -334,8 +402,14 @@ struct reversed_trained reversed_trained(const struct program *p, const bool *tr
     }
     t.weights = stage >= 3 ? t.owned : all;
     t.gathered = stage >= 3 ? reads.room : 0;
-    t.copies = narrow ? copies(p, trains, stage >= 3) * sizeof(uint16_t) : 0;
+    t.copies =
+        narrow ? copies(p, trains, stage >= 3, !o->master) * sizeof(uint16_t) : 0;
+    if (narrow && !o->master)
+        without_masters(&t, p, trains, &u, &image, o, rank % size, size);
     t.gradients = stage >= 2 ? t.owned + makes.room + summed : all;
+    if (o->deterministic && stage == 1)
+        t.gradients += t.owned;
+    t.sums = stage ? t.owned : all;
     free(share);
     free(matrix);
     units_clear(&u);
@@ -379,6 +453,26 @@ static int foretell(struct held **held, const struct program *p, const bool *tra
     return held_foretell(held, &types, p, form, trains, err);
 }
 
+/* Levels of the tree over a replica's micro-batches (struct trainer_options); 0: there
+ * is none. */
+static int count_levels(uint64_t *levels, const struct memory_options *o,
+                        struct err *err)
+{
+    const uint64_t dp = (uint64_t)o->mesh.size[MESH_DP], share = o->micro_batches;
+
+    if (!o->deterministic)
+        return 0;
+    if ((share & (share - 1)) || (dp & (dp - 1)))
+        return err_set(err, ERR_USAGE,
+                       "--deterministic: dp and the micro-batches of a replica must be "
+                       "powers of 2; they are %" PRIu64 " and %" PRIu64,
+                       dp, share);
+    while (UINT64_C(1) << *levels < share)
+        ++*levels;
+    ++*levels;
+    return 0;
+}
+
 /* What a rank has, by category, and of that on the host. */
 struct sums {
     struct tally of[MEMORY_CATEGORIES], host;
@@ -407,9 +501,10 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
     bool *trains;
     const struct program *p = program_at(known, m, o, coord, err);
     struct held *held;
+    uint64_t levels = 0;
     bool ok = true;
 
-    if (!p)
+    if (!p || count_levels(&levels, o, err) < 0)
         return -1;
     trains = xcalloc((size_t)p->nweights + 1, sizeof(*trains));
     for (int i = 0; i < p->nweights; i++)
@@ -466,9 +561,11 @@ static int add_stage(struct sums *sums, struct reversed_programs *known,
               weights + trained.weights * sizeof(float) + trained.copies);
     tally_add(&sum[MEMORY_COMM], trained.gathered * sizeof(float));
     tally_add(&sum[MEMORY_GRADIENTS], trained.gradients * sizeof(float));
+    tally_add(&sum[MEMORY_GRADIENTS], levels * trained.sums * sizeof(float));
     tally_add(o->offload == OFFLOAD_OPTIMIZER ? host : &sum[MEMORY_OPTIMIZER],
               trained.slots * sizeof(float));
-    tally_add(o->offload == OFFLOAD_OPTIMIZER ? host : &sum[MEMORY_WORKING],
+    tally_add(o->offload == OFFLOAD_OPTIMIZER && o->master ? host
+                                                           : &sum[MEMORY_WORKING],
               trained.room * sizeof(float));
     if (o->offload == OFFLOAD_OPTIMIZER && !o->threads)
         tally_add(host, trained.local * sizeof(float));

@@ -23,9 +23,11 @@ void reversed_clear(struct reversed_programs *known);
 /* Elements of f32, or as much memory, that a rank has for its trained weights: OWNED of
  * them it updates; SLOTS are the optimizer's, and ROOM is what an update needs, with
  * LOCAL where the weights are in memory of a device and it is the host that updates
- * them.  COPIES are the bytes of those that products read. */
+ * them.  COPIES are the bytes of those that products read.  The gradients are without
+ * the levels of a tree. */
 struct reversed_trained {
     uint64_t weights, gathered, gradients, owned, slots, room, local, copies;
+    uint64_t sums; /* of each level of a tree over micro-batches */
 };
 /* The same of P's TRAINS[i] as train/parameters and train/gradients have them, by the
  * stage of ZeRO of O. */

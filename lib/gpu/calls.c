@@ -11,6 +11,7 @@
 #include "lib/gpu/blas.h"
 #include "lib/gpu/cuda.h"
 #include "lib/gpu/gpu.h"
+#include "lib/gpu/gpuround.h"
 
 /* ---- buffers ---- */
 
@@ -1546,6 +1547,13 @@ ARRAY_OPS(ROW)
 #define ROW(id, word) [ARRAY_##id] = array_##word,
 array_kernel *const cuda_arrays[ARRAY_COUNT] = { ARRAY_OPS(ROW) };
 #undef ROW
+
+int cuda_round(struct device *d, const struct rounding *r, struct err *err)
+{
+    gpu_round(*r, d->stream);
+    CUDA_TRY(d, cudaGetLastError(), "rounding", err);
+    return 0;
+}
 
 /* ---- what a kernel does not take ---- */
 

@@ -589,5 +589,6 @@ const struct backend backend_cuda = {
     .limits = cuda_limits,
     .bf16 = gpu_bf16,
     .array = cuda_arrays,
+    .round = cuda_round,
     .collectives = &nccl_collectives,
 };

@@ -60,6 +60,7 @@ int cuda_fail(const struct device *d, cudaError_t e, const char *what, struct er
 
 extern kernel *const cuda_kernels[OP_COUNT];
 extern array_kernel *const cuda_arrays[ARRAY_COUNT];
+int cuda_round(struct device *d, const struct rounding *r, struct err *err);
 extern const struct kernel_limits cuda_limits[OP_COUNT];
 
 #endif

@@ -1,6 +1,6 @@
 # lib/gpu - the CUDA backend: one operation, or some that belong together, to a file.  The kernels are
 # compiled by nvcc where that is, and by g++ for the tests (tests/emu).
-gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h \
+gpu_sources = %D%/abi.c %D%/blas.c %D%/blas.h %D%/calls.c %D%/cublaslt.h %D%/cuda.c %D%/cuda.h %D%/gpuround.h \
     %D%/library.c %D%/library.h %D%/nccl.c %D%/nccl.h %D%/ncclapi.h
 # bounds of memory, which predictions need without CUDA
 room_sources = %D%/back.h %D%/bounds.h %D%/room.c %D%/room.h
@@ -32,6 +32,7 @@ gpu_kernels = \
     %D%/relative.cu \
     %D%/result.cu \
     %D%/rope.cu \
+    %D%/rounding.cu \
     %D%/rows-back.cu \
     %D%/sample.cu \
     %D%/side.cu \
@@ -45,6 +46,7 @@ shared_headers = lib/base/cached.h lib/base/hostdevice.h lib/device/layout.h lib
 %D%/attention-back.o %D%/attention-back.emo %D%/cores-back.o %D%/cores-back.emo %D%/elementwise-back.o %D%/elementwise-back.emo %D%/experts-back.o %D%/experts-back.emo %D%/norm-back.o %D%/norm-back.emo \
     %D%/product-back.o %D%/product-back.emo %D%/rope.o %D%/rope.emo %D%/rows-back.o %D%/rows-back.emo: %D%/back.h
 %D%/elementwise.o %D%/elementwise.emo %D%/elementwise-back.o %D%/elementwise-back.emo: lib/program/activation.h
+%D%/rounding.o %D%/rounding.emo: %D%/gpuround.h lib/device/rounding.h
 gpu_objects = $(gpu_kernels:.cu=.o)
 EXTRA_DIST += $(gpu_sources) $(gpu_headers) $(gpu_kernels)
 SUFFIXES = .cu .emo

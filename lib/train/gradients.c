@@ -164,10 +164,20 @@ static void find_into(struct gradients *g)
         }
 }
 
-/* Stages exchange their ranges of a tied weight: it must be dealt alone. */
+/* Stages exchange their ranges of a tied weight: it must be dealt alone; and they must
+ * keep it alike. */
 static int check_tied(const struct gradients *g, struct err *err)
 {
     const struct parameters *p = g->p;
+
+    for (int i = 0; i < p->program->nweights && p->no_master; i++)
+        if (is_tied(g, i) && p->program->weight[i].rows > 1 &&
+            !parameters_lacks_master(p, i))
+            return err_set(
+                err, ERR_NO,
+                "--master none: tensor %s: another stage multiplies by it, "
+                "and would keep it in bf16 alone; give --pp 1",
+                p->program->model->tensor[p->program->weight[i].tensor].name);
 
     for (int i = 0; i < p->program->nweights && g->scattered; i++)
         if (is_tied(g, i) && p->units.v[p->units.of[i]].n != p->row[i].n)
@@ -602,10 +612,17 @@ int gradients_spread(struct gradients *g, struct err *err)
     if (p->owner.size == 1 || parameters_gathers(p))
         return 0;
     for (int u = 0; u < p->units.n; u++) {
-        float *x = p->weight + p->units.v[u].at;
+        char *x = (char *)p->weight + p->unit_at[u];
+        const size_t *share = shares_of(g, u);
+        size_t unit = sizeof(float), before = 0;
 
-        if (gather(g, shares_of(g, u), sizeof(float), x + parameters_before(g->p, u), x,
-                   err) < 0)
+        if (p->no_master) { /* numbers of two sizes */
+            share = p->share_bytes + (size_t)u * (size_t)p->owner.size;
+            unit = 1;
+        }
+        for (int r = 0; r < p->owner.rank; r++)
+            before += share[r];
+        if (gather(g, share, unit, x + before * unit, x, err) < 0)
             return -1;
     }
     return 0;
@@ -621,10 +638,11 @@ int gradients_gather(struct gradients *g, const struct unit_stay *s, struct err 
 {
     struct parameters *p = g->p;
     const size_t *share = p->share_bytes + (size_t)s->unit * (size_t)p->owner.size;
-    const void *mine = p->own + p->place[s->unit];
+    const void *mine = (char *)p->own + p->own_at[s->unit];
     char *x = (char *)(p->gathered + s->at);
 
-    if (p->owner.gathers != FORMAT_F32) { /* in its place, where it is narrow */
+    if (p->owner.gathers != FORMAT_F32 &&
+        !p->no_master) { /* in its place, where it is narrow */
         size_t before = 0;
 
         for (int r = 0; r < p->owner.rank; r++)

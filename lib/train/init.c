@@ -228,9 +228,8 @@ static void flush(struct filling *f)
     size_t end = f->first + f->n < high ? f->first + f->n : high;
 
     if (f->ret == 0 && from < end)
-        f->ret = p->ops->copy_in(
-            p->device, part ? row->own + (from - low) : row->weight + from,
-            f->v + (from - f->first), (end - from) * sizeof(*f->v), f->err);
+        f->ret = parameters_put(f->p, f->weight, f->v + (from - f->first), from,
+                                end - from, f->err);
     f->first += f->n;
     f->n = 0;
 }

@@ -16,6 +16,7 @@ lib_libshardutils_a_SOURCES += \
     %D%/losses.c %D%/losses.h \
     %D%/magnitudes.c %D%/magnitudes.h \
     %D%/masking.c %D%/masking.h \
+    %D%/nomaster.c %D%/nomaster.h \
     %D%/offload.c %D%/offload.h \
     %D%/optimizer.c %D%/optimizer.h \
     %D%/paired.c \

@@ -24,9 +24,7 @@ static int gather(struct following *f, int i, float *to, struct err *err)
         return -1;
     for (uint64_t k = 0; k < row->n; k++)
         sum[k] = 0;
-    ret = row->count ? f->p->ops->copy_out(f->p->device, to, row->own,
-                                           (size_t)row->count * sizeof(*to), err)
-                     : 0;
+    ret = row->count ? parameters_take(f->p, to, i, row->first, row->count, err) : 0;
     for (uint64_t k = 0; k < row->count && ret == 0; k++)
         sum[row->first + k] = (double)to[k];
     if (ret == 0)
@@ -44,8 +42,7 @@ static int read_matrix(void *arg, int i, float *to, struct err *err)
 
     return parameters_gathers(f->p) && row->trained
                ? gather(f, i, to, err)
-               : f->p->ops->copy_out(f->p->device, to, row->weight,
-                                     (size_t)row->n * sizeof(*to), err);
+               : parameters_take(f->p, to, i, 0, row->n, err);
 }
 
 /* This rank's part of weight I begins as NORM. */
@@ -58,9 +55,9 @@ static int begin(void *arg, int i, const float *norm, struct err *err)
 
     if (!f->begins || adapter_stores(f->begins, adapter, ADAPTER_MAGNITUDE))
         return 0;
-    return f->p->ops->copy_in(
-        f->p->device, part ? row->own : row->weight, norm + (part ? row->first : 0),
-        (size_t)(part ? row->count : row->n) * sizeof(*norm), err);
+    return part
+               ? parameters_put(f->p, i, norm + row->first, row->first, row->count, err)
+               : parameters_put(f->p, i, norm, 0, row->n, err);
 }
 
 int magnitudes_follow(struct parameters *p, const struct adapter *begins,

@@ -3,14 +3,15 @@
 
 #include <stddef.h>
 
+#include "lib/train/nomaster.h"
 #include "lib/train/parameters.h"
 #include "lib/train/wholes.h"
 
 /* Does row B follow A in all arrays, to be updated alike? */
 static bool follows(const struct parameter *a, const struct parameter *b, int slots)
 {
-    bool next = b->count && b->decays == a->decays && !a->load && !b->load &&
-                b->own == a->own + a->count && b->sum == a->sum + a->count;
+    bool next = b->count && a->own && b->own && b->decays == a->decays && !a->load &&
+                !b->load && b->own == a->own + a->count && b->sum == a->sum + a->count;
 
     for (int k = 0; k < slots && next; k++)
         next = a->slot[k] ? b->slot[k] == a->slot[k] + a->count : !b->slot[k];
@@ -43,11 +44,11 @@ static float factor_of(const struct optimizer *o, double norm)
     return o->scale > 0 ? (float)factor / (float)o->scale : (float)factor;
 }
 
-/* Updates ROW and those behind it, N elements. */
-static int update(const struct optimizer *o, struct parameters *p,
-                  const struct parameter *row, uint64_t n, double rate, double norm,
-                  struct err *err)
+/* Updates weight I and those behind it, N elements. */
+static int update(const struct optimizer *o, struct parameters *p, int i, uint64_t n,
+                  double rate, double norm, struct err *err)
 {
+    const struct parameter *row = &p->row[i];
     const struct optimizer_info *how = &optimizer_table[o->options.kind];
     struct array_call c = { .n = n };
 
@@ -58,6 +59,9 @@ static int update(const struct optimizer *o, struct parameters *p,
             c.slot[used++] = row->slot[k];
     how->set(&c.by, &o->options, rate, o->t, row->decays ? o->options.decay : 0);
     c.by.factor = factor_of(o, norm);
+    if (parameters_lacks_master(p, i))
+        return nomaster_update(p, i, how->update, &c, o->seed, o->t, 1 - o->average,
+                               err);
     return parameters_update(p, how->update, &c, err);
 }
 
@@ -82,10 +86,10 @@ int optimizer_step(struct optimizer *o, struct parameters *p, double rate, doubl
         if (wholes_has(o->wholes, i) ? wholes_update(o->wholes, i, &o->options, rate,
                                                      o->t, factor_of(o, norm), err) < 0
             : row->load              ? move_bias(o, p, row, tokens, err) < 0
-                                     : update(o, p, row, count, rate, norm, err) < 0)
+                                     : update(o, p, i, count, rate, norm, err) < 0)
             return -1;
-        if (p->average >= 0 &&
-            parameters_average(p, row, count, 1 - o->average, err) < 0)
+        if (p->average >= 0 && !parameters_lacks_master(p, i) &&
+            parameters_average(p, row, row->own, 0, count, 1 - o->average, err) < 0)
             return -1;
     }
     return 0;

@@ -14,6 +14,7 @@ struct optimizer {
     double bias_speed; /* of the biases of routers: see struct parameter's load */
     double average;    /* decay of the moving average of weights, if P keeps it */
     uint64_t t;        /* number of updates so far */
+    uint64_t seed;     /* of stochastic rounding, of weights without masters */
     double scale;      /* the gradients that P has are those times it, a power of 2; 0:
                         * they are those */
     struct wholes *wholes; /* makes updates of whole tensors; NULL: there are none */

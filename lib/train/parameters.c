@@ -6,6 +6,7 @@
 
 #include "lib/base/mem.h"
 #include "lib/model/decay.h"
+#include "lib/program/roundable.h"
 #include "lib/run/weights.h"
 #include "lib/train/codes8.h"
 
@@ -179,12 +180,14 @@ static uint64_t bytes_before(const struct parameters *p, int u, uint64_t at)
     return p->image.bytes[u];
 }
 
-static void plan_gathering(struct parameters *p)
+/* How units lie where they are gathered, or kept without masters. */
+static void plan_images(struct parameters *p)
 {
     const size_t size = (size_t)p->owner.size;
 
     unit_images_find(&p->image, &p->units, p->program, p->owner.gathers != FORMAT_F32);
-    units_reads(&p->reads, &p->units, p->program, &p->image);
+    if (parameters_gathers(p))
+        units_reads(&p->reads, &p->units, p->program, &p->image);
     p->share_bytes = xcalloc((size_t)p->units.n * size + 1, sizeof(*p->share_bytes));
     for (int u = 0; u < p->units.n; u++) {
         uint64_t at = 0;
@@ -197,6 +200,30 @@ static void plan_gathering(struct parameters *p)
     }
 }
 
+/* Finds where the weights of each unit are kept.  A rank's part of one begins at an
+ * address of four bytes, as the whole does, if it is in f32. */
+static void place_units(struct parameters *p)
+{
+    p->unit_at = xcalloc((size_t)p->units.n + 2, sizeof(*p->unit_at));
+    p->own_at = xcalloc((size_t)p->units.n + 2, sizeof(*p->own_at));
+    for (int u = 0; u < p->units.n; u++) {
+        const uint64_t first = parameters_before(p, u);
+        const uint64_t end = first + p->place[u + 1] - p->place[u];
+        uint64_t from = first * sizeof(float), to = end * sizeof(float), at;
+
+        p->unit_at[u + 1] =
+            p->unit_at[u] +
+            (p->no_master ? p->image.bytes[u] : p->units.v[u].n * sizeof(float));
+        if (p->no_master) {
+            from = bytes_before(p, u, first);
+            to = bytes_before(p, u, end);
+        }
+        p->own_at[u] = p->own_at[u] + from % sizeof(float);
+        at = p->own_at[u] + to - from;
+        p->own_at[u + 1] = (at + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+    }
+}
+
 /* Deals each unit to the ranks that share it. */
 static void deal(struct parameters *p)
 {
@@ -206,7 +233,6 @@ static void deal(struct parameters *p)
     for (int i = 0; i < p->program->nweights; i++)
         trains[i] = program_trains(p->program, i);
     units_find(&p->units, p->program, trains);
-    free(trains);
     p->share = xcalloc((size_t)p->units.n * size + 1, sizeof(*p->share));
     p->place = xcalloc((size_t)p->units.n + 2, sizeof(*p->place));
     for (int u = 0; u < p->units.n; u++) {
@@ -216,8 +242,15 @@ static void deal(struct parameters *p)
             p->place[u] + p->share[(size_t)u * size + (size_t)p->owner.rank];
     }
     p->owned = p->place[p->units.n];
-    if (parameters_gathers(p))
-        plan_gathering(p);
+    if (p->owner.no_master) {
+        p->no_master = roundable_new(p->program);
+        for (int i = 0; i < p->program->nweights; i++)
+            p->no_master[i] &= trains[i];
+    }
+    free(trains);
+    if (parameters_gathers(p) || p->no_master)
+        plan_images(p);
+    place_units(p);
 }
 
 static void find_sizes(struct parameters *p)
@@ -299,6 +332,60 @@ int parameters_put_slot(struct parameters *p, int i, int k, const float *from,
     return 0;
 }
 
+enum { SOME = 1 << 11 }; /* numbers that are in both types at a time */
+
+/* The address of element AT of weight I, of SIZE bytes an element. */
+static char *address_of(const struct parameters *p, int i, uint64_t at, size_t *size)
+{
+    const struct parameter *row = &p->row[i];
+    const bool part = row->trained && parameters_gathers(p),
+               narrow = parameters_lacks_master(p, i);
+    char *from = narrow ? (char *)(part ? row->own_bf16 : row->bf16)
+                        : (char *)(part ? row->own : row->weight);
+
+    *size = narrow ? sizeof(uint16_t) : sizeof(float);
+    return from + (at - (part ? row->first : 0)) * *size;
+}
+
+int parameters_take(const struct parameters *p, float *to, int i, uint64_t at,
+                    uint64_t n, struct err *err)
+{
+    size_t size;
+    const char *from = address_of(p, i, at, &size);
+    uint16_t some[SOME];
+
+    if (size == sizeof(float))
+        return p->ops->copy_out(p->device, to, from, (size_t)n * size, err);
+    for (uint64_t k = 0, left; k < n; k += left) {
+        left = n - k < SOME ? n - k : SOME;
+        if (p->ops->copy_out(p->device, some, from + k * size, (size_t)left * size,
+                             err) < 0)
+            return -1;
+        dtype_to_f32(DTYPE_BF16, some, to + k, (size_t)left);
+    }
+    return 0;
+}
+
+int parameters_put(struct parameters *p, int i, const float *from, uint64_t at,
+                   uint64_t n, struct err *err)
+{
+    size_t size;
+    char *to = address_of(p, i, at, &size);
+    uint16_t some[SOME];
+
+    if (size == sizeof(float))
+        return p->ops->copy_in(p->device, to, from, (size_t)n * size, err);
+    for (uint64_t k = 0, left; k < n; k += left) {
+        left = n - k < SOME ? n - k : SOME;
+        for (uint64_t j = 0; j < left; j++)
+            some[j] = dtype_f32_to_bf16(from[k + j]);
+        if (p->ops->copy_in(p->device, to + k * size, some, (size_t)left * size, err) <
+            0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Sizes of slot K. */
 static void measure_slot(struct parameters *p, int k)
 {
@@ -358,30 +445,97 @@ static int slot_make(struct parameters *p, int k, struct err *err)
     return 0;
 }
 
-/* Points a trained row at its numbers. */
-static void aim(struct parameters *p, struct parameter *row)
+bool parameters_lacks_master(const struct parameters *p, int i)
 {
-    uint64_t place = row->count ? parameters_place(p, row->at + row->first) : 0;
+    return p->no_master && p->no_master[i];
+}
 
-    if (!parameters_gathers(p))
-        row->weight = p->weight + row->at;
+/* Where the numbers of weight I begin: all, or NULL, and those that this rank updates.
+ */
+static void *find_weight(const struct parameters *p, int i, void **own)
+{
+    const struct parameter *row = &p->row[i];
+    const int u = p->units.of[i];
+    const uint64_t before = parameters_before(p, u), in = row->at - p->units.v[u].at;
+    const size_t unit =
+        parameters_lacks_master(p, i) ? sizeof(uint16_t) : sizeof(float);
+    const uint64_t first = p->no_master ? p->image.at[i] : in * sizeof(float);
+    const uint64_t from =
+        p->no_master ? bytes_before(p, u, before) : before * sizeof(float);
+    const uint64_t mine = first + row->first * unit;
+    char *all = (char *)p->weight + p->unit_at[u] + first;
+
+    if (parameters_gathers(p)) {
+        *own = row->count ? (char *)p->own + p->own_at[u] + mine - from : NULL;
+        return NULL;
+    }
+    *own = row->count ? all + row->first * unit : NULL;
+    return all;
+}
+
+/* Points trained weight I at its numbers. */
+static void aim(struct parameters *p, int i)
+{
+    struct parameter *row = &p->row[i];
+    void *own, *all = find_weight(p, i, &own);
+
+    if (parameters_lacks_master(p, i)) {
+        row->bf16 = all;
+        row->own_bf16 = own;
+    } else {
+        row->weight = all;
+        row->own = own;
+    }
     if (!parameters_sums_late(p))
         row->gradient = p->gradient + row->at;
     if (!row->count)
         return;
-    row->own = p->own ? p->own + place : row->weight + row->first;
-    row->sum = p->sum ? p->sum + place : row->gradient + row->first;
+    row->sum = p->sum ? p->sum + parameters_place(p, row->at + row->first)
+                      : row->gradient + row->first;
+}
+
+/* Numbers that an update has in f32 at a time, of weights without masters. */
+static uint64_t most_without(const struct parameters *p)
+{
+    uint64_t most = 0;
+
+    for (int i = 0; i < p->program->nweights; i++)
+        if (parameters_lacks_master(p, i) && p->row[i].count > most)
+            most = p->row[i].count;
+    return most < PARAMETERS_ROOM ? most : PARAMETERS_ROOM;
+}
+
+/* How the engine reads weight I, which is not held as for answers. */
+static struct matrix matrix_of(const struct parameters *p, int i)
+{
+    const struct parameter *row = &p->row[i];
+    const bool gathers = row->trained && parameters_gathers(p);
+    struct matrix m = { .format = FORMAT_F32,
+                        .data = row->weight,
+                        .rows = p->program->weight[i].rows,
+                        .cols = p->program->weight[i].cols };
+
+    if (gathers && p->image.narrow[i])
+        m.format = p->owner.gathers;
+    if (parameters_lacks_master(p, i)) {
+        m.format = FORMAT_BF16;
+        m.data = row->bf16;
+    }
+    return m;
 }
 
 /* Allocates the arrays and points the rows at them. */
 static int make_arrays(struct parameters *p, struct err *err)
 {
     const bool gathers = parameters_gathers(p);
-    uint64_t n = gathers ? 0 : p->trained;
+    uint64_t n = gathers ? 0 : p->unit_at[p->units.n] / sizeof(float);
 
-    if (floats_make(p, &p->weight, gathers ? p->n - p->trained : p->n, "the weights",
-                    err) < 0 ||
-        floats_make(p, &p->own, gathers ? p->owned : 0, "the weights", err) < 0 ||
+    p->weight_floats = n + p->n - p->trained;
+    p->own_floats = gathers ? p->own_at[p->units.n] / sizeof(float) : 0;
+    p->nroom = most_without(p);
+    if (floats_make(p, &p->weight, p->weight_floats, "the weights", err) < 0 ||
+        floats_make(p, &p->own, p->own_floats, "the weights", err) < 0 ||
+        floats_make(p, &p->room, p->nroom, "an update", err) < 0 ||
         floats_make(p, &p->gathered, p->reads.room, "gathered weights", err) < 0 ||
         floats_make(p, &p->gradient, parameters_sums_late(p) ? 0 : p->trained,
                     "the gradients", err) < 0 ||
@@ -396,19 +550,13 @@ static int make_arrays(struct parameters *p, struct err *err)
 
         if (is_held(p, i))
             continue;
-        p->matrix[i] =
-            (struct matrix){ .format = row->trained && gathers && p->image.narrow[i]
-                                           ? p->owner.gathers
-                                           : FORMAT_F32,
-                             .rows = p->program->weight[i].rows,
-                             .cols = p->program->weight[i].cols };
         if (row->trained) {
-            aim(p, row);
+            aim(p, i);
         } else {
             row->weight = p->weight + n;
             n += row->n;
         }
-        p->matrix[i].data = row->weight;
+        p->matrix[i] = matrix_of(p, i);
     }
     return 0;
 }
@@ -421,12 +569,13 @@ void parameters_memory(const struct parameters *p, struct ledger *list)
     for (int k = 0; k < p->slots; k++)
         slots += p->size[k];
     gradients += parameters_sums_own(p) ? p->owned : 0;
-    ledger_add(list, "weights", LEDGER_DEVICE,
-               (parameters_gathers(p) ? p->n - p->trained + p->owned : p->n) * f);
+    ledger_add(list, "weights", LEDGER_DEVICE, (p->weight_floats + p->own_floats) * f);
     if (p->held.n)
         weights_memory(&p->held, list);
     ledger_add(list, "gathered_weights", LEDGER_DEVICE, p->reads.room * f);
     ledger_add(list, "gradients", LEDGER_DEVICE, gradients * f);
+    if (p->nroom)
+        ledger_add(list, "optimizer_room", LEDGER_DEVICE, p->nroom * f);
     ledger_add(list, "optimizer", p->offload ? LEDGER_HOST : LEDGER_DEVICE, slots * f);
     if (p->offload)
         offload_memory(p->offload, list);
@@ -441,12 +590,16 @@ static int take(struct parameters *p, struct weights *w, int i, struct err *err)
     const bool part = parameters_gathers(p) && row->trained;
     const struct matrix *m = &w->matrix[i];
     const uint64_t before = row->first * (uint64_t)format_bits(m->format) / 8;
-    const struct array_call cast = { .n = part ? row->count : row->n,
-                                     .y = part ? row->own : row->weight,
-                                     .x = (const char *)m->data + (part ? before : 0),
-                                     .y_format = FORMAT_F32,
-                                     .x_format = m->format };
+    struct array_call cast = { .n = part ? row->count : row->n,
+                               .y = part ? row->own : row->weight,
+                               .x = (const char *)m->data + (part ? before : 0),
+                               .y_format = FORMAT_F32,
+                               .x_format = m->format };
 
+    if (parameters_lacks_master(p, i)) {
+        cast.y = part ? row->own_bf16 : row->bf16;
+        cast.y_format = FORMAT_BF16;
+    }
     return parameters_run(p, ARRAY_CAST, &cast, err);
 }
 
@@ -516,12 +669,13 @@ static void list_states(struct parameters *p, enum optimizer_kind optimizer)
     }
 }
 
-int parameters_average(struct parameters *p, const struct parameter *row, uint64_t n,
-                       double by, struct err *err)
+int parameters_average(struct parameters *p, const struct parameter *row,
+                       const float *x, uint64_t at, uint64_t n, double by,
+                       struct err *err)
 {
     const struct array_call c = { .n = n,
-                                  .y = row->slot[p->average],
-                                  .x = row->own,
+                                  .y = row->slot[p->average] + at,
+                                  .x = x,
                                   .by.average = { .factor = 1, .by = (float)by } };
 
     return p->offload ? offload_run(p->offload, ARRAY_AVERAGE, &c, true, err)
@@ -541,6 +695,25 @@ int parameters_keep_average(struct parameters *p, struct err *err)
     return parameters_begin_average(p, err);
 }
 
+/* The same of a weight without a master. */
+static int begin_piecewise(struct parameters *p, const struct parameter *row,
+                           struct err *err)
+{
+    for (uint64_t at = 0, n; at < row->count; at += n) {
+        struct array_call widen = { .y = p->room,
+                                    .x = row->own_bf16 + at,
+                                    .y_format = FORMAT_F32,
+                                    .x_format = FORMAT_BF16 };
+
+        n = row->count - at < p->nroom ? row->count - at : p->nroom;
+        widen.n = n;
+        if (parameters_run(p, ARRAY_CAST, &widen, err) < 0 ||
+            parameters_average(p, row, p->room, at, n, 1, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 int parameters_begin_average(struct parameters *p, struct err *err)
 {
     if (p->average < 0 || !p->owned)
@@ -549,10 +722,15 @@ int parameters_begin_average(struct parameters *p, struct err *err)
         memset(p->slot[p->average], 0, (size_t)p->owned * sizeof(float));
     else if (parameters_zero(p, p->slot[p->average], p->owned, err) < 0)
         return -1;
-    for (int i = 0; i < p->program->nweights; i++)
-        if (p->row[i].count &&
-            parameters_average(p, &p->row[i], p->row[i].count, 1, err) < 0)
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct parameter *row = &p->row[i];
+
+        if (parameters_lacks_master(p, i)
+                ? begin_piecewise(p, row, err) < 0
+                : row->count &&
+                      parameters_average(p, row, row->own, 0, row->count, 1, err) < 0)
             return -1;
+    }
     return 0;
 }
 
@@ -619,6 +797,7 @@ void parameters_close(struct parameters *p)
         p->ops->release(p->device, p->own);
         p->ops->release(p->device, p->sum);
         p->ops->release(p->device, p->gathered);
+        p->ops->release(p->device, p->room);
         for (int k = 0; k < PARAMETER_SLOTS; k++)
             if (p->offload)
                 free(p->slot[k]);
@@ -630,6 +809,9 @@ void parameters_close(struct parameters *p)
     unit_stays_clear(&p->reads);
     unit_images_clear(&p->image);
     free(p->share_bytes);
+    free(p->no_master);
+    free(p->unit_at);
+    free(p->own_at);
     free(p->share);
     free(p->place);
     for (int k = 0; k < PARAMETER_SLOTS; k++)

@@ -28,8 +28,9 @@
 #include "lib/train/optimizer.h"
 
 enum {
-    PARAMETER_SLOTS = OPTIMIZER_SLOTS + 1
-}; /* the optimizer's, and a moving average */
+    PARAMETER_SLOTS = OPTIMIZER_SLOTS + 1, /* the optimizer's, and a moving average */
+    PARAMETERS_ROOM = OPTIMIZER_WITHOUT    /* of an update, without masters */
+};
 
 /* Device memory, f32. */
 struct parameter {
@@ -38,6 +39,8 @@ struct parameter {
     uint64_t n, first, count; /* this rank updates COUNT elements from FIRST, or none */
     uint64_t at;              /* trained elements before it */
     float *own, *sum;         /* [count]: those weights, their summed gradients, */
+    uint16_t *bf16, *own_bf16; /* of a weight without a master, whose .weight and .own
+                                * are NULL: the same, in bf16 */
     float *slot[PARAMETER_SLOTS]; /* and what is kept for them, as the slot's form says;
                                    * NULL: nothing */
     bool trained, decays;         /* weight decay applies to it */
@@ -54,6 +57,8 @@ struct parameter {
 struct parameters_owner {
     int rank, size, stage;
     bool tree, offloads;
+    bool no_master;      /* matrices that products read (roundable.h) are kept in bf16
+                          * alone; .gathers is FORMAT_BF16 */
     enum format gathers; /* FORMAT_BF16, FORMAT_F16: stage 3 gathers the matrices that
                           * products read in it */
 };
@@ -72,10 +77,17 @@ struct parameters {
     size_t *share;   /* [units.n][owner.size]: elements of a unit that each owns */
     uint64_t *place; /* [units.n + 1]: of this rank's elements those in units before */
     uint64_t owned;  /* of this rank: elements of a slot */
-    float *weight;   /* [n]; of stage 3 [n - trained], those that are not trained */
+    bool *no_master; /* [nweights]: it is kept in bf16 alone; NULL: none is */
+    /* Bytes of .weight, and of .own, before those of a unit; of .own of stage 3 alone.
+     */
+    uint64_t *unit_at, *own_at; /* [units.n + 1] */
+    float *weight;   /* of stages 0 to 2 all, of stage 3 those that are not trained */
     float *gradient; /* [trained], of stages 0 and 1 */
-    float *own;      /* [owned], of stage 3: weights */
-    float *sum;      /* [owned], of stages 2 and 3, or .tree: gradients */
+    float *own;      /* of stage 3: weights that this rank updates */
+    uint64_t weight_floats, own_floats; /* of both, as f32 */
+    float *room; /* [nroom]: numbers of weights without masters during an update */
+    uint64_t nroom;
+    float *sum;               /* [owned], of stages 2 and 3, or .tree: gradients */
     struct unit_images image; /* of stage 3: how a unit is gathered, */
     size_t *share_bytes;      /* [units.n][owner.size]: and who gives how much */
     struct unit_stays reads;
@@ -120,9 +132,11 @@ MUST_CHECK int parameters_keep_average(struct parameters *p, struct err *err);
 /* The moving average, if it is kept, begins, or begins again, with the weights as they
  * are. */
 MUST_CHECK int parameters_begin_average(struct parameters *p, struct err *err);
-/* It gets nearer to the weights of ROW, and of those behind it, N in all, by BY. */
+/* It gets nearer to the weights of ROW, and of those behind it, N in all, by BY; X:
+ * they are there, in f32. */
 MUST_CHECK int parameters_average(struct parameters *p, const struct parameter *row,
-                                  uint64_t n, double by, struct err *err);
+                                  const float *x, uint64_t at, uint64_t n, double by,
+                                  struct err *err);
 void parameters_close(struct parameters *p);
 /* Adds what it has allocated: "weights", "gathered_weights", "gradients",
  * "optimizer". */
@@ -145,6 +159,14 @@ MUST_CHECK int parameters_put_slot(struct parameters *p, int i, int k,
 void parameters_kept(const struct parameters *p, int i, int k, uint64_t *first,
                      uint64_t *count);
 enum slot_form parameters_form(const struct parameters *p, int i, int k);
+/* Copies N numbers of weight I from element AT on, which this rank has, to memory of
+ * the host; and back, rounded to nearest where it is kept in bf16. */
+MUST_CHECK int parameters_take(const struct parameters *p, float *to, int i,
+                               uint64_t at, uint64_t n, struct err *err);
+MUST_CHECK int parameters_put(struct parameters *p, int i, const float *from,
+                              uint64_t at, uint64_t n, struct err *err);
+/* Has it weight I in bf16 alone? */
+bool parameters_lacks_master(const struct parameters *p, int i);
 /* y[n] = 0 */
 MUST_CHECK int parameters_zero(struct parameters *p, void *y, uint64_t n,
                                struct err *err);

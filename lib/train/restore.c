@@ -44,19 +44,37 @@ static int read_one(struct loading *l, int i, const char *role, enum manifest_fo
     return loader_read_state(l->loader, tensor, (size_t)from, l->room, err);
 }
 
-/* Reads COUNT elements from FIRST of the masters of weight I, if there are any, to TO.
- */
-static int load_master(struct loading *l, int i, float *to, uint64_t first,
-                       uint64_t count, struct err *err)
+/* The weight behind I, and behind those that are slices of its tensor. */
+static int behind(const struct parameters *p, int i)
 {
-    const struct parameters *p = l->p;
-    bool held;
+    const struct weight *w = &p->program->weight[i];
 
-    if (read_one(l, i, "master", MANIFEST_LIKE, count > 0, &held, err) < 0)
+    return i + (w->slice ? (int)w->experts : 1);
+}
+
+/* Reads the masters of weight I, and of those behind it that are slices of its tensor,
+ * if there are any: what this rank keeps of them. */
+static int load_masters(struct loading *l, int i, struct err *err)
+{
+    struct parameters *p = l->p;
+    const bool gathers = parameters_gathers(p);
+    const float *from = l->room;
+    bool held, wants = false;
+
+    for (int n = i; n < behind(p, i); n++)
+        wants |= !gathers || p->row[n].count > 0;
+    if (read_one(l, i, "master", MANIFEST_LIKE, wants, &held, err) < 0)
         return -1;
-    return held && count ? p->ops->copy_in(p->device, to, l->room + first,
-                                           (size_t)count * sizeof(float), err)
-                         : 0;
+    for (int n = i; n < behind(p, i) && held && wants; n++) {
+        const struct parameter *row = &p->row[n];
+        const uint64_t first = gathers ? row->first : 0;
+        const uint64_t count = gathers ? row->count : row->n;
+
+        if (count && parameters_put(p, n, from + first, first, count, err) < 0)
+            return -1;
+        from += row->n;
+    }
+    return 0;
 }
 
 /* Reads slot K of weight I, and of those behind it that are slices of its tensor. */
@@ -64,7 +82,7 @@ static int load_slot(struct loading *l, int i, int k, struct err *err)
 {
     struct parameters *p = l->p;
     const struct weight *w = &p->program->weight[i];
-    const int end = i + (w->slice ? (int)w->experts : 1);
+    const int end = behind(p, i);
     const float *from = l->room;
     bool held, wants = false;
 
@@ -91,17 +109,9 @@ static int load_slot(struct loading *l, int i, int k, struct err *err)
 /* Reads all of weight I that is there, and WHOLE: all that must be. */
 static int load_weight(struct loading *l, int i, bool whole, struct err *err)
 {
-    const struct parameters *p = l->p;
-    const struct parameter *row = &p->row[i];
-    const bool gathers = parameters_gathers(p);
-    uint64_t n = stored_elements(p, i), first, count, place;
-
-    parameters_own(p, row->at, n, &first, &count);
-    place = count ? parameters_place(p, row->at + first) : 0;
-    if (load_master(l, i, gathers ? p->own + place : row->weight, gathers ? first : 0,
-                    gathers ? count : n, err) < 0)
+    if (load_masters(l, i, err) < 0)
         return -1;
-    for (int k = 0; whole && k < p->slots; k++)
+    for (int k = 0; whole && k < l->p->slots; k++)
         if (load_slot(l, i, k, err) < 0)
             return -1;
     return 0;

@@ -121,12 +121,19 @@ static size_t values_of(const struct model *m, size_t t)
     return m->tensor[t].tied >= 0 ? (size_t)m->tensor[t].tied : t;
 }
 
-/* Finds the model's tensors that some rank trains, and which of them are matrices to
- * the optimizer. */
-static int find_trained(struct saver *s, double *trained, double *matrix,
-                        struct err *err)
+/* What ranks tell each other of the model's tensors: which some rank trains, which of
+ * them are matrices to the optimizer, and which have no master. */
+struct known {
+    double *trained, *matrix, *no_master; /* [ntensors]: 0 is no */
+};
+
+static int find_trained(struct saver *s, struct known *known, struct err *err)
 {
     const size_t n = s->c->model->ntensors;
+
+    known->trained = xcalloc(3 * n + 1, sizeof(*known->trained));
+    known->matrix = known->trained + n;
+    known->no_master = known->matrix + n;
 
     for (int k = 0; k < s->nshards; k++) {
         const struct parameters *store = &s->shard[k].stage->parameters;
@@ -134,14 +141,13 @@ static int find_trained(struct saver *s, double *trained, double *matrix,
 
         for (int i = 0; i < p->nweights; i++)
             if (store->row[i].trained) {
-                trained[p->weight[i].tensor] = 1;
-                matrix[p->weight[i].tensor] = store->row[i].matrix;
+                known->trained[p->weight[i].tensor] = 1;
+                known->matrix[p->weight[i].tensor] = store->row[i].matrix;
+                known->no_master[p->weight[i].tensor] =
+                    parameters_lacks_master(store, i);
             }
     }
-    return comm_run(s->world, comm_all_reduce_f64(trained, n), err) < 0 ||
-                   comm_run(s->world, comm_all_reduce_f64(matrix, n), err) < 0
-               ? -1
-               : 0;
+    return comm_run(s->world, comm_all_reduce_f64(known->trained, 3 * n), err);
 }
 
 /* Leaves out the axis of E that its form lacks. */
@@ -178,8 +184,15 @@ static void add_entry(struct shard *f, size_t tensor, enum block block,
     free(name);
 }
 
-static void list_entries(struct shard *f, const double *trained, const double *matrix)
+/* Is the f32 value of a tensor of TYPE another one than what is stored of it? */
+static bool has_master(const struct known *known, size_t t, enum dtype type)
 {
+    return type != DTYPE_F32 && !(known->no_master[t] > 0 && type == DTYPE_BF16);
+}
+
+static void list_entries(struct shard *f, const struct known *known)
+{
+    const double *trained = known->trained, *matrix = known->matrix;
     const struct checkpoint *c = f->s->c;
     const struct parameters *store = &f->stage->parameters;
     const struct program *p = store->program;
@@ -203,7 +216,7 @@ static void list_entries(struct shard *f, const double *trained, const double *m
 
         if (c->which[i] < 0 || values_of(m, t) != t || !(trained[t] > 0))
             continue;
-        if (c->tensor[i].dtype != DTYPE_F32)
+        if (has_master(known, t, c->tensor[i].dtype))
             add_entry(f, i, BLOCK_WEIGHT, "master", MANIFEST_LIKE, own[t]);
         for (int k = 0; k < store->slots; k++)
             if ((matrix[t] > 0 ? store->form[k].matrix : store->form[k].other) !=
@@ -299,8 +312,7 @@ static int open_shard(struct shard *f, const int coord[MESH_NAXES], struct err *
 
 static int open_shards(struct saver *s, const int coord[MESH_NAXES], struct err *err)
 {
-    const size_t n = s->c->model->ntensors;
-    double *trained = xcalloc(2 * n + 1, sizeof(*trained));
+    struct known known = { 0 };
     int ret = 0;
 
     s->shard = xcalloc((size_t)s->t->nstages, sizeof(*s->shard));
@@ -313,12 +325,12 @@ static int open_shards(struct saver *s, const int coord[MESH_NAXES], struct err 
     if (ret == 0)
         ret = checkpoint_open_files(s->c, -1, err);
     if (ret == 0)
-        ret = find_trained(s, trained, trained + n, err);
+        ret = find_trained(s, &known, err);
     for (int k = 0; k < s->nshards && ret == 0; k++) {
-        list_entries(&s->shard[k], trained, trained + n);
+        list_entries(&s->shard[k], &known);
         ret = find_held(&s->shard[k], err);
     }
-    free(trained);
+    free(known.trained);
     return ret;
 }
 
@@ -415,7 +427,8 @@ void saver_close(struct saver *s)
 struct writing {
     struct shard *f;
     const char *path;
-    const float *from; /* values of the weight; or, of a state on the device: */
+    const float *from; /* values of the weight in the copy; or: */
+    int weight;        /* the weight on the device, of whose state */
     bool shared;       /* other ranks have some of them, */
     int slot;          /* which, or SHARING_WEIGHTS, and */
     uint64_t first;    /* the first of its trained elements */
@@ -541,6 +554,21 @@ static int put(struct writing *w, void *buf, size_t n, uint64_t at, struct err *
                     : fs_pwrite(w->fd, buf, n, at, w->path, err);
 }
 
+/* N numbers of weight I, and of those behind it that are slices of its tensor, from
+ * element AT on. */
+static int take_weights(const struct parameters *p, int i, uint64_t at, float *buf,
+                        uint64_t n, struct err *err)
+{
+    for (uint64_t some; n; n -= some, buf += some, at += some) {
+        for (; at >= p->row[i].n; i++)
+            at -= p->row[i].n;
+        some = p->row[i].n - at < n ? p->row[i].n - at : n;
+        if (parameters_take(p, buf, i, at, some, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Reads from the copy, or from the device. */
 static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t n,
                         struct err *err)
@@ -554,7 +582,8 @@ static int take_numbers(void *arg, int part, uint64_t offset, void *buf, size_t 
                              w->first + offset / sizeof(float), buf, n / sizeof(float),
                              err);
     if (!w->f->owns)
-        return p->ops->copy_out(p->device, buf, (const char *)w->from + offset, n, err);
+        return take_weights(p, w->weight, offset / sizeof(float), buf,
+                            n / sizeof(float), err);
     memcpy(buf, (const char *)w->from + offset, n);
     return 0;
 }
@@ -608,7 +637,8 @@ static void find_numbers(struct writing *w, const struct entry *e)
     w->shared = !f->owns && (state || parameters_gathers(p));
     w->slot = state ? (int)e->block - BLOCK_SLOTS : SHARING_WEIGHTS;
     w->first = state ? p->stored[w->slot][e->weight] : row->at;
-    w->from = f->owns ? f->copy[e->block] + w->first : row->weight;
+    w->from = f->owns ? f->copy[e->block] + w->first : NULL;
+    w->weight = e->weight;
 }
 
 static int write_entry(struct cut *cut, struct writing *w, struct entry *e,
@@ -767,6 +797,16 @@ static uint64_t numbers_of(const struct shard *f, int i)
                            : p->stored[i - BLOCK_SLOTS][p->program->nweights];
 }
 
+/* TO = all trained weights. */
+static int copy_weights(const struct parameters *p, float *to, struct err *err)
+{
+    for (int i = 0; i < p->program->nweights; i++)
+        if (p->row[i].trained && p->row[i].n &&
+            parameters_take(p, to + p->row[i].at, i, 0, p->row[i].n, err) < 0)
+            return -1;
+    return 0;
+}
+
 /* Copies the state, so that training can continue.  Without memory for a copy the state
  * itself is written, and training waits. */
 static int take_copy(struct shard *f, struct err *err)
@@ -791,8 +831,7 @@ static int take_copy(struct shard *f, struct err *err)
         ret = parameters_gathers(p)
                   ? sharing_fetch(p, sharing, SHARING_WEIGHTS, 0, f->copy[BLOCK_WEIGHT],
                                   (size_t)p->trained, err)
-                  : p->ops->copy_out(p->device, f->copy[BLOCK_WEIGHT], p->weight,
-                                     (size_t)p->trained * sizeof(float), err);
+                  : copy_weights(p, f->copy[BLOCK_WEIGHT], err);
     for (int k = 0; k < p->slots && f->owns && ret == 0; k++)
         ret = sharing_fetch(p, sharing, k, 0, f->copy[BLOCK_SLOTS + k],
                             (size_t)numbers_of(f, BLOCK_SLOTS + k), err);

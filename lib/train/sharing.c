@@ -54,6 +54,23 @@ static int owner_of(const struct parameters *p, int k, uint64_t at, uint64_t *le
     return r;
 }
 
+/* Copies N trained elements from AT, of one unit, which this rank owns, to BUF. */
+static int copy_weights(const struct parameters *p, uint64_t at, float *buf, size_t n,
+                        struct err *err)
+{
+    for (int i = 0; i < p->program->nweights; i++) {
+        const struct parameter *row = &p->row[i];
+        const uint64_t from = row->at > at ? row->at : at;
+        const uint64_t end = row->at + row->n < at + n ? row->at + row->n : at + n;
+
+        if (row->trained && from < end &&
+            parameters_take(p, buf + (from - at), i, from - row->at, end - from, err) <
+                0)
+            return -1;
+    }
+    return 0;
+}
+
 /* Copies N elements from AT, which this rank owns, of slot K to BUF; of one weight. */
 static int copy_own(const struct parameters *p, int k, uint64_t at, float *buf,
                     size_t n, struct err *err)
@@ -62,8 +79,7 @@ static int copy_own(const struct parameters *p, int k, uint64_t at, float *buf,
     int i;
 
     if (k < 0)
-        return p->ops->copy_out(p->device, buf, p->own + parameters_place(p, at),
-                                n * sizeof(float), err);
+        return copy_weights(p, at, buf, n, err);
     i = weight_at(p, k, at, &in);
     return parameters_take_slot(p, buf, i, k, in, n, err);
 }

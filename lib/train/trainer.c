@@ -222,11 +222,19 @@ static int find_levels(const struct trainer *t, int *levels, struct err *err)
 static int open_parameters(const struct trainer *t, struct trainer_stage *s,
                            struct checkpoint *c, struct err *err)
 {
-    const struct parameters_owner one = { .size = 1, .offloads = t->options.offload };
+    const struct trainer_options *o = &t->options;
     const struct comm *sharing = t->replicas.sharing;
-    const struct parameters_owner own = { sharing->rank,      sharing->size,
-                                          t->options.zero,    t->options.deterministic,
-                                          t->options.offload, t->options.compute };
+    const struct parameters_owner one = { .size = 1,
+                                          .offloads = o->offload,
+                                          .no_master = o->no_master,
+                                          .gathers = o->compute };
+    const struct parameters_owner own = { .rank = sharing->rank,
+                                          .size = sharing->size,
+                                          .stage = o->zero,
+                                          .tree = o->deterministic,
+                                          .offloads = o->offload,
+                                          .no_master = o->no_master,
+                                          .gathers = o->compute };
     struct parameters *p = &s->parameters;
 
     if (parameters_open_as(p, c, s->program, t->ops, t->device,
@@ -504,6 +512,7 @@ int trainer_open(struct trainer *t, struct checkpoint *c, const struct mesh *mes
         .threads = machine->threads,
         .scaler.scale = options->compute == FORMAT_F16 ? SCALER_FIRST : 1,
         .optimizer = { .options = options->optimizer,
+                       .seed = options->seed,
                        .bias_speed = options->terms.bias_speed,
                        .average = options->terms.average }
     };

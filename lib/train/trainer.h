@@ -67,6 +67,8 @@ struct trainer_options {
     bool offload; /* the optimizer's state is in memory of the host (offload.h) */
     enum format compute; /* FORMAT_BF16, FORMAT_F16: products of weights that are
                           * rounded so (rounded.h), by what is rounded; FORMAT_F32 */
+    bool no_master; /* of .compute FORMAT_BF16: the matrices that products read are kept
+                     * in bf16 alone (nomaster.h), with seed .seed */
     struct optimizer_options optimizer;
     struct trainer_terms terms;
     enum decay_kind decays; /* to which weights weight decay applies */

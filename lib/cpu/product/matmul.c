@@ -127,7 +127,7 @@ int cpu_matmul(struct device *d, float *y, const float *x, size_t rows,
     return 0;
 }
 
-struct rounding {
+struct narrowing {
     float *to;
     const float *x;
     size_t cols;
@@ -135,7 +135,7 @@ struct rounding {
 
 static void round_row(void *arg, size_t row, int thread)
 {
-    const struct rounding *r = arg;
+    const struct narrowing *r = arg;
 
     (void)thread;
     cpu_round_half(r->to + row * r->cols, r->x + row * r->cols, r->cols);
@@ -145,7 +145,7 @@ int cpu_matmul_half(struct device *d, float *y, const float *x, size_t rows,
                     const struct matrix *w, const struct sum_tree *tree,
                     struct err *err)
 {
-    struct rounding r = { .x = x, .cols = (size_t)w->rows };
+    struct narrowing r = { .x = x, .cols = (size_t)w->rows };
     int ret;
 
     r.to = cpu_take(d, (rows * r.cols + 1) * sizeof(*r.to), "rows of a product", err);
