@@ -300,7 +300,7 @@ ok "80g is 80 GiB, whatever the case" grep -q '"gpu_memory":85899345920,' sizes
 ok "all three" test "$(wc -l < sizes)" = 1
 ok "80gb is 80 GB" sh -c 'mem-estimate infer --seq 64 --json --gpu-mem 80gb llama-3-8b.json | grep -q "\"gpu_memory\":80000000000,"'
 ok "every option of train is one of plan" sh -c 'mem-estimate train --help | grep -o -e "--[a-z-]*" | sort -u > a; mem-estimate plan --help | grep -o -e "--[a-z-]*" | sort -u > b
-    test -z "$(comm -23 a b | grep -v -x -e --micro-batches -e --requests -e --explain -e --plot -e --loss -e --choices -e --sequence-parallel -e --sp-mode -e --stages -e --balance -e --threads)"'
+    test -z "$(comm -23 a b | grep -v -x -e --micro-batches -e --requests -e --explain -e --plot -e --loss -e --choices -e --deterministic -e --sequence-parallel -e --sp-mode -e --stages -e --balance -e --threads)"'
 
 # Layers that differ: stages between the first and the last may be the largest
 shape deepseek-moe-16b
