@@ -20,7 +20,7 @@ import torch
 import transformers
 
 STEPS, GLOBAL, RATE, DECAY, NORM, WARMUP = 6, 4, 1e-3, 0.1, 1.0, 2
-LAYOUTS = [[], ["--tp", "2"], ["--pp", "2"], ["--dp", "2"], ["--tp", "2", "--dp", "2", "--micro-batch", "2"]]
+LAYOUTS = [[], ["--tp", "2"], ["--pp", "2"], ["--dp", "2"], ["--sp", "2"], ["--tp", "2", "--dp", "2", "--micro-batch", "2"]]
 BERT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=40, vocab_size=60,
             max_position_embeddings=32, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
 LLAMA = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=40,
