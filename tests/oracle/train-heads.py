@@ -273,7 +273,7 @@ def rate(step):
 
 def loop(cls, path, kind, data, dtype):
     model = cls.from_pretrained(path, dtype=dtype).train()
-    plain = [n for n, p in model.named_parameters() if p.ndim < 2 or "norm" in n.lower() or n.endswith("bias")]
+    plain = [n for n, p in model.named_parameters() if p.ndim < 2 or "norm" in n.lower() or "bias" in n]
     groups = [{"params": [p for n, p in model.named_parameters() if n not in plain], "weight_decay": DECAY},
               {"params": [p for n, p in model.named_parameters() if n in plain], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.95))
