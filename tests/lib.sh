@@ -18,7 +18,7 @@
 #   use_model DIR                 sets $name, $dir and $ids: of a model in tests/data/models
 #   shape NAME                    the public model of that name, as NAME.json
 #   rank0 KEY COMMAND...          KEY of the first kind of ranks in mem-estimate's JSON
-#   tps N                         1, 2, 3 and N; with SHORT set the last, and one time of three 1, with LONG 1 to N
+#   tps N                         2 and N, or 1 and 3, in turns; with SHORT N, and one time of three 1; with LONG 1 to N
 #   $heldout                      a text for bard, with SHORT set its beginning, and $heldout_nll, what it scores
 #
 # Each test runs in a scratch directory of its own, removed at the end: in memory, where 2 GiB of that are free and TMPDIR
@@ -154,13 +154,16 @@ rank0() {
 }
 
 tps() {
-    if [ -n "${SHORT-}" ]; then # for a loop's body in a subshell, too
-        echo >> "$scratch/.tps"
-        [ $(($(wc -l < "$scratch/.tps") % 3)) = 0 ] && echo 1 "$1" || echo "$1"
-    elif [ -n "${LONG-}" ] || [ "$1" -le 3 ]; then
+    echo >> "$scratch/.tps" # for a loop's body in a subshell, too
+    tps_turn=$(wc -l < "$scratch/.tps")
+    if [ -n "${SHORT-}" ]; then
+        [ $((tps_turn % 3)) = 0 ] && echo 1 "$1" || echo "$1"
+    elif [ -n "${LONG-}" ] || [ "$1" -le 2 ]; then
         seq -s ' ' "$1"
+    elif [ $((tps_turn % 2)) = 0 ]; then
+        echo 1 3
     else
-        echo 1 2 3 "$1"
+        echo 2 "$1"
     fi
 }
 

@@ -611,7 +611,8 @@ check-mutants: all $(check_PROGRAMS)
 TORCH = python3
 KILLS = 50
 SOAK = 1800
-long_tests = %D%/calibration.t %D%/tp-run-mpi.t %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t %D%/gpu-training %D%/roundtrip.t %D%/unit-gpu %D%/unit-train
+long_tests = %D%/calibration.t %D%/tp-run-mpi.t %D%/draft.t %D%/families.t %D%/faults.t %D%/generation.t %D%/gpu.t %D%/gpu-models %D%/gpu-training \
+    %D%/roundtrip.t %D%/unit-device %D%/unit-gpu %D%/unit-gradient %D%/unit-keys %D%/unit-train
 check-long: all %D%/tokenize
 	LONG=1 EVERY=1 ALL_FAULTS=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check TESTS='$(long_tests)'
 	PATH="$(abs_top_builddir)/bin:$$PATH" sh $(srcdir)/%D%/oracle/train-kills $(KILLS)

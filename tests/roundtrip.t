@@ -51,12 +51,13 @@ for dir in "$data"/models/*/ "$data"/models/*/hf/; do
     rm -f ./*.out
     case $model in mamba | mamba-odd | falcon-mamba*) heads=3 ;; esac # sharded by channels
     ok "$model: it has heads" test "${heads:-0}" -gt 0
-    for tp in $(tps "$heads"); do
+    some=$(tps "$heads")
+    for tp in $some; do
         for check in cut answer merge reshard; do
             try $check "$tp"
         done
     done
-    report cut "$model: it can be cut at tp $(tps "$heads"), and is intact"
+    report cut "$model: it can be cut at tp $some, and is intact"
     report answer "$model: a cut model answers as one cut at load"
     report merge "$model: merging gives the files back byte for byte"
     report reshard "$model: resharding equals merging and splitting"

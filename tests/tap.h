@@ -22,6 +22,13 @@ static inline bool tap_short(void)
     return set && *set;
 }
 
+/* Of how many things of a kind one is tried: with LONG each, under a sanitizer one of
+ * SHORTLY, else one of USUALLY. */
+static inline size_t tap_one_of(size_t usually, size_t shortly)
+{
+    return getenv("LONG") ? 1 : tap_short() ? shortly : usually;
+}
+
 /* Report one check; returns whether it passed. */
 static inline __attribute__((format(printf, 2, 3))) bool tap_ok(bool passed,
                                                                 const char *fmt, ...)
