@@ -47,7 +47,20 @@ slurmctld -D > slurmctld.out 2>&1 < /dev/null &
 controller=$!
 slurmd -D > slurmd.out 2>&1 < /dev/null &
 node=$!
-trap 'kill $node $controller 2> kill.out; wait $node $controller; chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+# a node whose step does not end waits for it, and for ever
+end_slurm() {
+    kill "$node" "$controller" 2> kill.out
+    patience=600
+    while kill -0 "$node" 2> kill.out && [ $patience -gt 0 ]; do
+        patience=$((patience - 1))
+        sleep 0.1
+    done
+    kill -9 "$node" 2> kill.out
+    wait "$node" "$controller" 2> kill.out
+    chmod -R u+w "$scratch"
+    rm -rf "$scratch"
+}
+trap end_slurm EXIT
 
 # until_true SECONDS COMMAND... - wait for it
 until_true() {
