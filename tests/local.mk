@@ -441,7 +441,7 @@ find_generation = generation=; for g in 3 4; do \
 # The tests again under AddressSanitizer and UBSan; check-asan leaves some to check-asan-all.  Most of their time is that of starting programs:
 # less where the sanitizers are linked into them, at a fixed address.  With -fexpensive-optimizations the compiler fuses
 # products and sums, as it does at -O2.  What runs texts and scripts of this tree, and none of our code, is left out.
-sanitize = -O1 -g -fexpensive-optimizations -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+sanitize = -O1 -g1 -fexpensive-optimizations -fsanitize=address,undefined -fno-sanitize-recover=undefined \
     -fno-omit-frame-pointer
 asan-tree:
 	$(find_generation); $(MAKE) $(AM_MAKEFLAGS) tree TREE=build-asan TREE_FLAGS="--without-cuda \
@@ -477,7 +477,7 @@ reach:
 tsan_tests = tests/unit-cpu tests/unit-data tests/unit-engine tests/unit-http tests/unit-serve
 check-tsan:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-tsan \
-	    TREE_FLAGS="--without-mpi --without-cuda CFLAGS='-O1 -g -fsanitize=thread'"
+	    TREE_FLAGS="--without-mpi --without-cuda CFLAGS='-O1 -g1 -fsanitize=thread'"
 	cd build-tsan && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) $(tsan_tests) && \
 	    SHORT=1 $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check-TESTS TESTS='$(tsan_tests)'
 
@@ -494,7 +494,7 @@ check-bare:
 	$(MAKE) $(AM_MAKEFLAGS) tree TREE=build-bare \
 	    TREE_FLAGS="--without-cuda CXX=no --without-dnnl --without-cairo --without-sqlite3 --without-yaml --without-zstd \
 	        --without-libedit --without-microhttpd --without-mpi"
-	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check CFLAGS='-O3 -g -Werror' TESTS='$(bare_tests)'
+	cd build-bare && $(MAKE) $(AM_MAKEFLAGS) -j$(test_jobs) check CFLAGS='-O3 -Werror' TESTS='$(bare_tests)'
 clang_tests = tests/unit-cpu tests/unit-engine
 bare_tests = tests/unit-cpu tests/unit-engine tests/house.t tests/hpo-sweep.t tests/mem-estimate.t \
     tests/pp-partition.t tests/tp-run.t tests/tp-shard.t
