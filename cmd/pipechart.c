@@ -91,7 +91,8 @@ static void draw_measured(struct canvas *canvas, const struct drawing *d, int r,
     const struct action_row *row = &d->t->table->row[r];
 
     for (size_t i = 0; i < row->n; i++)
-        draw_bar(canvas, d, &row->v[i], row->v[i].start, row->v[i].seconds, y, BAR);
+        draw_bar(canvas, d, &row->v[i], row->v[i].start - d->t->measured->first,
+                 row->v[i].seconds, y, BAR);
 }
 
 /* Draws a row for each rank from Y on, over a time of MAKESPAN; returns where they

@@ -356,6 +356,9 @@ done
 run $step1 --lora 2:down_proj -o never "$data/models/granitemoe"
 status_is 2 "a parameter needs its module's name, too"
 err_has "down_proj: all experts of a layer lie in one tensor, model.layers.1.block_sparse_moe.experts.down_proj: give the end" "which is told"
+run $step1 --lora 2:rel_attn.q -o never "$data/encoders/xlnet"
+status_is 2 "a matrix of three axes is not that of experts"
+err_has "rel_attn.q" "which is told"
 
 # what is trained can be named
 for want in "train-only q_proj" "freeze embed_tokens,lm_head,layers.0,norm,k_proj,v_proj,o_proj,mlp,input_layernorm,post_attention_layernorm"; do

@@ -316,6 +316,8 @@ ok "also with experts apart, replicas, and other types" test $wrong = 0
 run mem-estimate infer --threads 2 llama.json
 status_is 2 "--threads without --framework=tp-run is refused"
 err_has "--threads 2: are of --framework=tp-run" "and says so"
+run mem-estimate train --choices 8 "$data/encoders/bert-choice"
+status_is 2 "so is --choices"
 
 # what is trained
 ok "LoRA trains r (in + out) elements of each named matrix" \

@@ -245,6 +245,11 @@ ok "and both are told" grep -q '"makespan":5.5,.*"measured":6,"passes":\[{"stage
 schedule took.csv --csv > again.csv
 ok "and it is written with its times" test "$(schedule again.csv --csv | cksum) $(tail -n 1 again.csv)" = \
     "$(cksum < again.csv) 1F0@1.500000000+1.000000000,1B0@2.500000000+1.500000000"
+cp took.csv drawn.csv # whose name is in the picture
+schedule drawn.csv --plot took.svg > took.out
+printf '0F0@7+1,0B0@11+2\n1F0@8.5+1,,1B0@9.5+1.5\n' > drawn.csv
+schedule drawn.csv --plot late.svg > late.out
+ok "a table that begins late in its step is drawn from its first action on" cmp took.svg late.svg
 ok "times that are given come first" test "$(values makespan took.csv --forward 1)" = "$(values makespan --pp 2 --micro-batches 1)"
 refused() {
     printf "$1" > bad.csv

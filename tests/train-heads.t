@@ -204,6 +204,8 @@ asked span '{"question":"who","context":"é king","answers":{"text":["king"],"an
     "the answer 'king' is not at character 3 of 'context'"
 asked span '{"question":"who","context":"king","answers":{"text":["sea"],"answer_start":[9]}}' "the answer 'sea' is not at character 9"
 asked span '{"question":"who","context":"","answers":{"text":[],"answer_start":[]}}' "a 'context' without a token"
+asked span '{"question":"who","context":"a\u0000king","answers":{"text":[],"answer_start":[]}}' "'context' has a character 0"
+asked span '{"question":"who","context":"a king","answers":{"text":[""],"answer_start":[2]}}' "an answer is a text"
 asked span '{"ids":[3,4],"start_positions":1,"end_positions":0}' "an answer that ends before it begins"
 asked span '{"ids":[3,4],"start_positions":0,"end_positions":-1}' "an answer of which one end is not in the text"
 echo '{"ids":[3,4],"end_positions":1.5,"start_positions":0}' > bad.jsonl

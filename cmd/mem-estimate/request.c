@@ -739,7 +739,7 @@ static bool is_detailed(const struct request_options *o)
     bool values = o->recompute || o->flash || o->fused_loss || o->dropout || o->eager ||
                   o->sequence_parallel || o->prefill || o->kv_block ||
                   o->cache_tokens || o->threads || o->backend_given || o->sp_mode ||
-                  o->loss || o->deterministic;
+                  o->loss || o->choices || o->deterministic;
     bool device = o->gpu || o->gpu_file || o->memory_given || o->runtime_given ||
                   o->fragmentation_given || o->framework || o->schedule != ORDER_1F1B ||
                   o->model_chunks;
@@ -761,6 +761,9 @@ static int check_engine(const struct request_options *o, struct err *err)
     if (o->loss && other)
         return err_set(err, ERR_USAGE, "--loss %s: is of --framework=tp-run",
                        loss_choices[o->loss]);
+    if (o->choices && other)
+        return err_set(err, ERR_USAGE, "--choices %d: are of --framework=tp-run",
+                       o->choices);
     if (o->backend_given && other)
         return err_set(err, ERR_USAGE, "--backend %s: is of --framework=tp-run",
                        backend_names[o->backend]);

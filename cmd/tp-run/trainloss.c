@@ -59,6 +59,12 @@ int train_loss_find(struct train *t, struct err *err)
                        "%s: one label (num_labels): the loss of a single class is 0, "
                        "and nothing is learned; --loss regression learns a number",
                        model_config_name(m));
+    if (t->loss == LOSS_SPAN && (classes < 2 || classes > 2))
+        return err_set(
+            err, ERR_INPUT,
+            "%s: %.0f labels (num_labels): a span has two, its begin and its "
+            "end",
+            model_config_name(m), classes);
     if (t->loss == LOSS_REWARD && classes > 1)
         return err_set(err, ERR_INPUT,
                        "%s: %.0f labels (num_labels): a reward is a single score",

@@ -43,7 +43,6 @@ struct zerovectors {
 MUST_CHECK int zerovectors_add_rank(struct zerovectors *z,
                                     const struct pickle_values *v, size_t i,
                                     const char *path, int input, struct err *err);
-/* Releases the vectors; stage and type stay. */
 /* Adds to S->progress the settings of GROUPS, a list, and the updates that these and
  * the optimizer's STATE say; both are of the file V at PATH, and may be NULL.
  * ERR_INPUT for a group that is none. */
@@ -51,6 +50,7 @@ MUST_CHECK int zerovectors_progress(struct source *s, const struct pickle_values
                                     const struct pickled *groups,
                                     const struct pickled *state, const char *path,
                                     struct err *err);
+/* Releases the vectors; stage and type stay. */
 void zerovectors_clear(struct zerovectors *z);
 
 #endif

@@ -794,6 +794,7 @@ int costmodel_open(struct costmodel **out, const struct model *m,
                          .ep = (uint64_t)size[MESH_EP],
                          .ep_at = (uint64_t)at[MESH_EP] };
     struct mesh small;
+    uint64_t n;
     int ret = -1;
 
     a->model = m;
@@ -808,7 +809,11 @@ int costmodel_open(struct costmodel **out, const struct model *m,
     a->causal = a->program->causal;
     a->narrow_loss = a->torch.of[OP_ROW_STATS] & TORCH_NARROW;
     for (int i = 0; i < a->program->nropes; i++)
-        a->angles += a->program->rope[i].dim * model_context(m);
+        if (!mem_mul(&n, a->program->rope[i].dim, model_context(m)) ||
+            !mem_add(&a->angles, a->angles, n)) {
+            err_set(err, ERR_INPUT, "%s: its positions overflow", model_config_name(m));
+            goto out;
+        }
     a->trained = xcalloc(m->ntensors + 1, sizeof(*a->trained));
     for (size_t i = 0; i < m->ntensors; i++)
         a->trained[i] = b.training[i] == TRAINED;

@@ -45,7 +45,8 @@ void passtimes_open(struct passtimes *m, const struct action_table *t)
         }
     for (size_t i = 0; i < cells; i++)
         m->each[i] /= n[i] ? (double)n[i] : 1;
-    m->makespan = fmax(0, last - first);
+    m->first = first < (double)INFINITY ? first : 0;
+    m->makespan = fmax(0, last - m->first);
     free(n);
 }
 

@@ -10,7 +10,8 @@
 #include "lib/pipe/simulate.h"
 
 struct passtimes {
-    double makespan; /* seconds from the first start to the last end */
+    double first;    /* start of all, from the beginning of the step */
+    double makespan; /* seconds from it to the last end */
     double *each;    /* [stages][ACTION_KINDS]: mean seconds of such a pass; 0: none */
 };
 

@@ -51,6 +51,7 @@ struct checkpoint_files {
         enum dtype dtype;
         uint64_t offset;
         int fd;
+        bool shared; /* the one of the tensor before */
         char *path;
     } * standin; /* [nstandins] */
     size_t nstandins;
@@ -628,7 +629,8 @@ static void close_files(struct checkpoint_files *f)
     }
     free_cutters(f);
     for (size_t i = 0; i < f->nstandins; i++) {
-        close(f->standin[i].fd);
+        if (!f->standin[i].shared)
+            close(f->standin[i].fd);
         free(f->standin[i].path);
     }
     free(f->standin);
@@ -908,7 +910,9 @@ static int stand_in(struct checkpoint *c, size_t i, const struct tensor *by,
                     const char *path, struct err *err)
 {
     struct checkpoint_files *f = c->files;
-    int fd = fs_open_regular(path, err);
+    const struct standin *last = f->nstandins ? &f->standin[f->nstandins - 1] : NULL;
+    const bool shared = last && !strcmp(last->path, path);
+    int fd = shared ? last->fd : fs_open_regular(path, err);
 
     if (fd < 0)
         return -1;
@@ -917,6 +921,7 @@ static int stand_in(struct checkpoint *c, size_t i, const struct tensor *by,
                                                    .dtype = by->dtype,
                                                    .offset = by->offset,
                                                    .fd = fd,
+                                                   .shared = shared,
                                                    .path = xstrdup(path) };
     return 0;
 }

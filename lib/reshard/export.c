@@ -128,8 +128,12 @@ static int read_progress(struct exporting_run *r, const struct checkpoint *c,
         return err_set(err, ERR_NO,
                        "%s: some parameters have had more updates than others",
                        c->path);
-    if (p->updates >= 0)
-        r->step = (uint64_t)p->updates;
+    if (!(p->updates >= 0 && p->updates < 0x1p53) || p->updates != floor(p->updates))
+        return err_set(err, ERR_INPUT,
+                       "%s: does not say how many updates it has had; --weights-only "
+                       "exports without the optimizer",
+                       c->path);
+    r->step = (uint64_t)p->updates;
     r->done = p->steps == UINT64_MAX ? r->step : p->steps;
     if (p->scheduled < r->done)
         r->overflows = r->done - p->scheduled;

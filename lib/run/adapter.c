@@ -309,6 +309,16 @@ static int add_piece(struct adapter *a, struct model *m, const enum packable *ho
     return 0;
 }
 
+/* Has tensor T of M the matrices of all experts of a layer?  Others of three axes are
+ * one matrix, as XLNet's. */
+static bool has_experts(const struct model *m, size_t t)
+{
+    const struct model_tensor *own = &m->tensor[t];
+    const int sym = own->ndim == 3 ? own->axis[0]->leaf[0].digit[0].sym : -1;
+
+    return sym >= 0 && model_dealt_over(m, sym) == MESH_EP;
+}
+
 /* The parameter of a module of experts, NAME[n], that A and B adapt, if it is one
  * tensor of M, *t: its name, which the caller frees; NULL: none. */
 static char *find_slices(size_t *t, bool *swapped, const struct model *m,
@@ -326,7 +336,7 @@ static char *find_slices(size_t *t, bool *swapped, const struct model *m,
         long at = model_match(m, full);
         const struct model_tensor *own = at < 0 ? NULL : &m->tensor[at];
 
-        if (own && own->ndim == 3 && how[at] != PACKABLE_NOT &&
+        if (own && has_experts(m, (size_t)at) && how[at] != PACKABLE_NOT &&
             a->shape[0] % own->axis[0]->size == 0) {
             const bool turned = how[at] == PACKABLE_COLS;
             const uint64_t in = own->axis[1 + !turned]->size;
@@ -758,7 +768,7 @@ static bool is_listed(const char *name, const char *list)
 /* Can an adapter adapt tensor T of M, which products read as HOW says? */
 static bool can_adapt(const struct model *m, size_t t, enum packable how)
 {
-    return how != PACKABLE_NOT && m->tensor[t].ndim <= 3 && m->tensor[t].ndim >= 2 &&
+    return how != PACKABLE_NOT && (m->tensor[t].ndim == 2 || has_experts(m, t)) &&
            m->tensor[t].tied < 0;
 }
 
@@ -766,7 +776,7 @@ static bool can_adapt(const struct model *m, size_t t, enum packable how)
  * experts of a layer, the tensor itself, of which a name has the module's end, too? */
 static bool is_named(const struct model *m, size_t t, const char *list)
 {
-    const bool experts = m->tensor[t].ndim == 3;
+    const bool experts = has_experts(m, t);
     char *name = experts ? model_parameter_dup(m, t) : model_module_dup(m, t);
     bool found = false;
 
@@ -789,7 +799,7 @@ static int refuse_name(const struct model *m, const char *one, struct err *err)
     for (size_t t = 0; t < m->ntensors; t++) {
         char *module = model_module_dup(m, t), *own = model_parameter_dup(m, t);
 
-        if (m->tensor[t].ndim == 3 && (is_listed(own, one) || is_listed(module, one)))
+        if (has_experts(m, t) && (is_listed(own, one) || is_listed(module, one)))
             err_set(err, ERR_USAGE,
                     "--lora: %s: all experts of a layer lie in one tensor, %s: give "
                     "the end of this name with that of its module",
@@ -996,7 +1006,7 @@ static void adapt_tensor(struct adapter *a, struct model *m, size_t t, bool turn
 {
     const double scale =
         w->alpha / (w->rslora ? sqrt((double)w->rank) : (double)w->rank);
-    const uint64_t experts = m->tensor[t].ndim == 3 ? m->tensor[t].axis[0]->size : 0;
+    const uint64_t experts = has_experts(m, t) ? m->tensor[t].axis[0]->size : 0;
     double swaps;
 
     for (uint64_t e = 0; e < (experts ? experts : 1); e++) {

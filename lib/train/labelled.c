@@ -155,8 +155,14 @@ static void end_quoted(struct labelled *l)
         if (!t)
             continue;
         t->may_none = may;
-        if (n < t->n) /* the last one is another's */
+        if (n < t->n) { /* the last one is another's */
+            double *place = l->value + l->entry[i].value;
+
             t->high = t->high < n ? t->high : n - 1;
+            for (size_t k = 0; t->answers && k < l->entry[i].nvalues; k++)
+                if (place[k] >= (double)(n - 1))
+                    place[k] = -1;
+        }
         t->low = t->low < t->high ? t->low : t->high;
     }
 }

@@ -122,7 +122,7 @@ static int read_answers(const struct json *answers, struct squad_text *t,
     t->answer = xcalloc(text->n + 1, sizeof(*t->answer));
     for (text = text->first, start = start->first; text;
          text = text->next, start = start->next) {
-        if (text->type != JSON_STRING || !json_u64(start, &at))
+        if (text->type != JSON_STRING || !text->n || !json_u64(start, &at))
             return err_set(err, ERR_INPUT,
                            "an answer is a text and the number of the character of "
                            "'context' that it begins with, from 0");
@@ -148,7 +148,7 @@ int paired_question(const struct texts_options *o, const struct json *root,
     const char *const keys[] = { "question", "context", "answers" };
     const struct json *part[3];
     struct squad_text *t;
-    size_t range[2];
+    size_t range[2] = { 0, 0 };
 
     for (int k = 0; k < 3; k++) {
         part[k] = json_get(root, keys[k]);
@@ -158,6 +158,8 @@ int paired_question(const struct texts_options *o, const struct json *root,
             return err_set(err, ERR_INPUT, "'%s' is no %s", keys[k],
                            k < 2 ? "text" : "object");
     }
+    if (strlen(part[1]->text) != part[1]->n)
+        return err_set(err, ERR_INPUT, "'context' has a character 0");
     if (add_pair(o, part[0], part[1], true, range, line, err) < 0)
         return -1;
     if (range[1] <= range[0])

@@ -758,8 +758,8 @@ static int add_rows(const struct trainer *t, const struct trainer_stage *own,
     if (engine_output(e, 0, &x, &rows, err) < 0)
         return -1;
     memset(d, 0, rows * cols * sizeof(*d));
-    part = d + rows * cols;
-    from = part + t->segments * cols;
+    part = each ? d : d + rows * cols; /* of one output a document */
+    from = each ? d : part + t->segments * cols;
     for (size_t i = 0; i < n; i++) {
         const struct sample *s = &sample[i];
         struct loss_rows one = { .logits = each ? x + at * cols : from,
