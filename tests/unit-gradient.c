@@ -598,8 +598,8 @@ static size_t run_dropped(struct job *job, const struct layout *l, const char *n
     return end;
 }
 
-/* Models take the layouts but the first in turns; those of the other directories (OTHER)
- * fewer. */
+/* Models take the layouts but the first in turns; those of the other directories
+ * (OTHER) fewer. */
 static bool is_tried(size_t layout, size_t turn, bool other)
 {
     return !layout || (layout + turn) % tap_one_of(other ? 4 : 2, 4) == 0;
